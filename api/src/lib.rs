@@ -1,0 +1,18 @@
+//! Names and shapes that users and other programs rely on: the driver's name, attribute names, the
+//! `ResourceClass` resource, and the opaque configuration kinds, with their defaults and validation.
+
+#![warn(missing_docs)]
+
+pub mod attribute;
+pub mod config;
+pub mod locality;
+pub mod names;
+pub mod path_class;
+pub mod quantity;
+pub mod resource_class;
+
+pub use config::{AllocatedUnit, AllocatedUnits, DeviceRef, Environment, Placement, UnitPart};
+pub use locality::{Across, Locality, Within};
+pub use path_class::PathClass;
+pub use quantity::Quantity;
+pub use resource_class::{Member, ResourceClass, ResourceClassSpec};

@@ -1,0 +1,16 @@
+//! The driver's name, the shipped classes and the taints: every string that appears in a cluster.
+
+/// The DRA driver name, and the domain of its attributes, labels and API group.
+pub const DRIVER: &str = "lanemate.dev";
+/// `apiVersion` of the custom resources and of the opaque configuration kinds.
+pub const API_VERSION: &str = "lanemate.dev/v1alpha1";
+/// DeviceClass that selects whole GPUs of this driver.
+pub const GPU_CLASS: &str = "gpu.lanemate.dev";
+/// DeviceClass that selects RDMA NICs of this driver.
+pub const NIC_CLASS: &str = "nic.lanemate.dev";
+/// Key of the taint that keeps kube-scheduler away from our devices in mode `controller`.
+pub const ALLOCATOR_TAINT_KEY: &str = "lanemate.dev/allocator";
+/// Value of [`ALLOCATOR_TAINT_KEY`].
+pub const ALLOCATOR_TAINT_VALUE: &str = "controller";
+/// Key of the taint on a NIC of which no port is up.
+pub const PORT_DOWN_TAINT_KEY: &str = "lanemate.dev/port-down";

@@ -1,0 +1,3 @@
+//! The lanemate command line.
+
+fn main() {}

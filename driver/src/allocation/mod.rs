@@ -1,0 +1,1 @@
+//! Which node and which devices a pod's pending claims get.

@@ -1,0 +1,1 @@
+//! An allocated claim, as the node reads it.

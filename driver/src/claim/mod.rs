@@ -1,0 +1,3 @@
+//! Claims and classes, parsed at the door.
+
+pub mod allocated;

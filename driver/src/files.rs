@@ -1,0 +1,1 @@
+//! Applies planned files atomically.

@@ -1,0 +1,1 @@
+//! A machine, read once: facts, topology and inventory together.

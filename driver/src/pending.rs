@@ -1,0 +1,1 @@
+//! The order in which pending pods and claims are served.

@@ -1,0 +1,1 @@
+//! ResourceSlices become pools of devices, by node.

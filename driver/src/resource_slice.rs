@@ -1,0 +1,1 @@
+//! The ResourceSlices of an inventory.

@@ -1,0 +1,1 @@
+//! CEL selectors, compiled once and evaluated often.

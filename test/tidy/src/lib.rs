@@ -1,0 +1,1 @@
+//! The rules of STYLE.md that a program can check.
