@@ -4,15 +4,23 @@
 #![warn(missing_docs)]
 
 pub mod attribute;
+pub mod claim_validation;
 pub mod config;
+pub mod device_class;
 pub mod locality;
 pub mod names;
 pub mod path_class;
 pub mod quantity;
 pub mod resource_class;
+pub mod validation;
 
-pub use config::{AllocatedUnit, AllocatedUnits, DeviceRef, Environment, Placement, UnitPart};
+pub use config::{
+    AllocatedUnit, AllocatedUnits, ConfigError, DeviceRef, Environment, OpaqueConfig, Placement,
+    UnitPart,
+};
+pub use device_class::builtin_device_classes;
 pub use locality::{Across, Locality, Within};
 pub use path_class::PathClass;
 pub use quantity::Quantity;
-pub use resource_class::{Member, ResourceClass, ResourceClassSpec};
+pub use resource_class::{Member, ResourceClass, ResourceClassSpec, crd};
+pub use validation::ValidationError;

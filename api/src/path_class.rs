@@ -1,15 +1,14 @@
 //! The path class between two PCIe functions, in the words of `nvidia-smi topo -m`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// How near two functions are. Ordered: a smaller class is nearer.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PathClass {
     /// Below the same innermost switch.
@@ -51,6 +50,21 @@ impl fmt::Display for PathClass {
     }
 }
 
+/// Written by hand: the words alone, where the derived schema would be one branch per word.
+impl JsonSchema for PathClass {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "PathClass".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": Self::ALL.map(Self::as_str) })
+    }
+}
+
 /// A word that is no path class.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown path class {0:?}: expected PIX, PXB, PHB, NODE or SYS")]
@@ -64,5 +78,28 @@ impl FromStr for PathClass {
             .into_iter()
             .find(|class| class.as_str() == word)
             .ok_or_else(|| UnknownPathClass(word.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_back_and_are_ordered_from_near_to_far() {
+        for (rank, class) in PathClass::ALL.into_iter().enumerate() {
+            assert_eq!(class.as_str().parse(), Ok(class));
+            assert_eq!(usize::from(class.rank()), rank);
+            assert_eq!(serde_json::to_value(class).unwrap(), class.as_str());
+        }
+        assert!(PathClass::ALL.is_sorted());
+    }
+
+    #[test]
+    fn other_words_are_refused_with_the_words_that_are_known() {
+        for word in ["", "pix", "PIXX", "SYSTEM"] {
+            let error = word.parse::<PathClass>().unwrap_err().to_string();
+            assert!(error.ends_with("expected PIX, PXB, PHB, NODE or SYS"), "{error}");
+        }
     }
 }

@@ -1,3 +1,6 @@
 //! The lanemate command line.
 
+#[cfg(test)]
+mod objects;
+
 fn main() {}

@@ -54,3 +54,10 @@ pub enum AttributeValue {
     /// A list (gate DRAListTypeAttributes).
     Versions(Vec<String>),
 }
+
+impl AttributeValue {
+    /// Whether it is a list.
+    pub fn is_list(&self) -> bool {
+        matches!(self, Self::Bools(_) | Self::Ints(_) | Self::Strings(_) | Self::Versions(_))
+    }
+}

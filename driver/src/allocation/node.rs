@@ -1,0 +1,178 @@
+//! The choice among nodes.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::allocation::evaluation::{Acceptance, Evaluations};
+use crate::allocation::problem::{Problem, TooManyFilters};
+use crate::allocation::score::{Rating, Wishes};
+use crate::allocation::solve::{Grant, State, solve};
+use crate::allocation::{Cluster, Node, Shortage};
+use crate::claim::filter::FilterError;
+use crate::claim::{Claim, Filter};
+use crate::pool::DeviceSet;
+
+/// A node that may be chosen, and whether the pod may run there.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Name of the node.
+    pub name: String,
+    /// Why the pod cannot run there; absent when it can.
+    pub unfit: Option<String>,
+}
+
+/// What was decided for the claims of one pod.
+#[derive(Debug)]
+pub struct Decision {
+    /// What the claims ask for.
+    pub problem: Problem,
+    /// The node, and the devices there; absent when nothing fits.
+    pub chosen: Option<(String, Rc<Grant>)>,
+    /// No candidate spent its search budget.
+    pub optimal: bool,
+    /// The answer of every candidate, in the order given.
+    pub answers: Vec<(String, Answer)>,
+}
+
+/// What one candidate can give.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The pod cannot run there.
+    Unfit(String),
+    /// It offers no devices.
+    Empty,
+    /// Something is missing.
+    Short(Rc<Shortage>),
+    /// Nothing was found, and selectors failed on devices that might have served.
+    Failed(Rc<Vec<FilterError>>),
+    /// The claims fit.
+    Fits(Rc<Grant>),
+}
+
+/// What ranks nodes, the smallest first.
+type Rank = (std::cmp::Reverse<Wishes>, Rating, usize, usize, usize, u64);
+
+/// Decides the claims of one pod. The order of claims matters only for who gets which of several equal devices.
+///
+/// # Errors
+/// When the claims are too many for one decision.
+pub fn decide(
+    cluster: &Cluster,
+    evaluations: &mut Evaluations,
+    claims: &[&Claim],
+    candidates: &[Candidate],
+    steps: u32,
+) -> Result<Decision, TooManyFilters> {
+    let problem = Problem::new(claims)?;
+    let mut states = States { problem: &problem, evaluations, known: BTreeMap::new(), steps };
+    let mut best: Option<(Rank, &str, Rc<Grant>)> = None;
+    let mut optimal = true;
+    let mut answers = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let answer = match (&candidate.unfit, cluster.node(&candidate.name)) {
+            (Some(reason), _) => Answer::Unfit(reason.clone()),
+            (None, None) => Answer::Empty,
+            (None, Some(node)) => {
+                let (answer, rank) = states.answer(node);
+                optimal &= !spent_budget(&answer);
+                if let (Answer::Fits(grant), Some(rank)) = (&answer, rank) {
+                    let rank = (rank.0, rank.1, rank.2, rank.3, rank.4, fnv1a(&candidate.name));
+                    let name = candidate.name.as_str();
+                    let better = best.as_ref().is_none_or(|(r, n, _)| (rank, name) < (*r, *n));
+                    if better {
+                        best = Some((rank, name, Rc::clone(grant)));
+                    }
+                }
+                answer
+            }
+        };
+        answers.push((candidate.name.clone(), answer));
+    }
+    let chosen = best.map(|(_, name, grant)| (name.to_owned(), grant));
+    Ok(Decision { problem, chosen, optimal, answers })
+}
+
+fn spent_budget(answer: &Answer) -> bool {
+    match answer {
+        Answer::Fits(grant) => !grant.optimal,
+        Answer::Short(shortage) => **shortage == Shortage::Budget,
+        _ => false,
+    }
+}
+
+/// FNV-1a, 64 bits: spreads equal nodes evenly and stays the same from release to release.
+fn fnv1a(name: &str) -> u64 {
+    let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3);
+    name.bytes().fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(prime))
+}
+
+/// Answers by node state: nodes that are alike and have the same devices free have the same answer.
+struct States<'a> {
+    problem: &'a Problem,
+    evaluations: &'a mut Evaluations,
+    known: BTreeMap<(usize, DeviceSet, DeviceSet), (Answer, Option<Rank>)>,
+    steps: u32,
+}
+
+impl States<'_> {
+    fn answer(&mut self, node: &Node) -> (Answer, Option<Rank>) {
+        let filters: Vec<&Filter> = self.problem.filters.iter().map(|w| &w.filter).collect();
+        if filters.iter().any(|filter| filter.reads_identity()) || self.reads_identity() {
+            return self.compute(node, &filters);
+        }
+        let key = (node.layout_id, node.free, node.resting);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let answer = self.compute(node, &filters);
+        self.known.insert(key, answer.clone());
+        answer
+    }
+
+    /// Whether a constraint names what is unique to a node.
+    fn reads_identity(&self) -> bool {
+        let mut names = self.problem.bonds.iter().chain(&self.problem.tied);
+        names.any(crate::pool::layout::is_identity)
+    }
+
+    fn compute(&mut self, node: &Node, filters: &[&Filter]) -> (Answer, Option<Rank>) {
+        let Acceptance { accepted_by, errors } = self.evaluations.accept(filters, node);
+        let (free, resting) = (node.free, node.resting);
+        let state = State { layout: &node.layout, accepted_by: &accepted_by, free, resting };
+        match solve(self.problem, state, self.steps) {
+            Ok(grant) => {
+                let rank = rank(node, &grant);
+                (Answer::Fits(Rc::new(grant)), Some(rank))
+            }
+            Err(shortage) => {
+                // Devices that a claim holds are not looked at, so neither are their errors.
+                let of_free = errors.into_iter().filter(|(position, _)| free.contains(*position));
+                let failed: Vec<FilterError> = of_free.map(|(_, error)| error).collect();
+                let answer = if failed.is_empty() {
+                    Answer::Short(Rc::new(shortage))
+                } else {
+                    Answer::Failed(Rc::new(failed))
+                };
+                (answer, None)
+            }
+        }
+    }
+}
+
+fn rank(node: &Node, grant: &Grant) -> Rank {
+    let layout = &node.layout;
+    let taken: DeviceSet = grant.sets.iter().flatten().flatten().flatten().copied().collect();
+    let after = node.free.without(taken).without(layout.tainted);
+    let broken = layout.members.iter().filter(|members| {
+        let touched = !members.and(taken).is_empty();
+        touched && members.without(node.free).is_empty()
+    });
+    (
+        grant.score.wishes,
+        grant.score.rating,
+        after.and(layout.nics).len(),
+        after.and(layout.gpus).len(),
+        broken.count(),
+        0,
+    )
+}

@@ -1,0 +1,331 @@
+//! Refusals in words that a person can act on: what is missing, where, and who holds it.
+
+use std::fmt::Write as _;
+
+use lanemate_api::PathClass;
+
+use crate::allocation::node::{Answer, Decision};
+use crate::allocation::problem::{Item, Problem, Rule};
+use crate::allocation::{Cluster, Node, Shortage};
+use crate::claim::Filter;
+use crate::claim::filter;
+use crate::ids::Kind;
+use crate::pool::DeviceSet;
+
+/// Places, devices or holders that a reason names before it says "and N more".
+const MAX_NAMED: usize = 4;
+
+impl Decision {
+    /// Why a candidate was not chosen; absent for one where the claims fit.
+    pub fn reason(&self, cluster: &Cluster, name: &str, answer: &Answer) -> Option<String> {
+        let node = cluster.node(name);
+        let reason = match (answer, node) {
+            (Answer::Fits(_), _) => return None,
+            (Answer::Unfit(reason), _) => format!("the pod cannot run here: {reason}"),
+            (Answer::Failed(errors), _) => match errors.first() {
+                Some(error) if errors.len() > 1 => {
+                    format!("{error} (and {} more errors)", errors.len() - 1)
+                }
+                Some(error) => error.to_string(),
+                None => "a selector failed".to_owned(),
+            },
+            (Answer::Short(shortage), Some(node)) => {
+                Explanation { problem: &self.problem, node }.shortage(shortage)
+            }
+            (Answer::Empty | Answer::Short(_), _) => "offers no devices".to_owned(),
+        };
+        let unusable = node.map(|node| node.unusable.as_slice()).unwrap_or_default();
+        let pools = unusable.iter().map(|pool| format!("; pool {}: {}", pool.pool, pool.reason));
+        Some(pools.fold(reason, |reason, pool| reason + &pool))
+    }
+
+    /// The refusal as a whole: the reason of the candidate that comes nearest, and how many there were.
+    pub fn summary(&self, cluster: &Cluster) -> String {
+        let Some((name, answer)) = self.answers.iter().min_by_key(|(_, answer)| distance(answer))
+        else {
+            return "there is no node".to_owned();
+        };
+        let reason = self.reason(cluster, name, answer).unwrap_or_default();
+        match self.answers.len() {
+            1 => format!("node {name}: {reason}"),
+            nodes => format!("none of {nodes} nodes fits; nearest is {name}: {reason}"),
+        }
+    }
+
+    /// Nothing fits, and some candidate failed on an error.
+    pub fn failed(&self) -> bool {
+        self.chosen.is_none() && self.answers.iter().any(|(_, a)| matches!(a, Answer::Failed(_)))
+    }
+}
+
+/// How far from fitting an answer is: errors first, since they have to be mended first.
+fn distance(answer: &Answer) -> (u8, std::cmp::Reverse<u32>) {
+    let reached = |n| std::cmp::Reverse(n);
+    match answer {
+        Answer::Fits(_) => (0, reached(0)),
+        Answer::Failed(_) => (1, reached(0)),
+        Answer::Short(shortage) => match **shortage {
+            Shortage::Together | Shortage::Budget => (2, reached(0)),
+            Shortage::Sets { reached: sets, .. } => (3, reached(sets)),
+            Shortage::Devices { .. } => (4, reached(0)),
+        },
+        Answer::Unfit(_) => (5, reached(0)),
+        Answer::Empty => (6, reached(0)),
+    }
+}
+
+/// A problem and the node that cannot serve it.
+struct Explanation<'a> {
+    problem: &'a Problem,
+    node: &'a Node,
+}
+
+impl Explanation<'_> {
+    fn shortage(&self, shortage: &Shortage) -> String {
+        match shortage {
+            Shortage::Devices { filters, needed } => self.devices(filters, *needed),
+            Shortage::Sets { item, reached } => self.sets(&self.problem.items[*item], *reached),
+            Shortage::Together => {
+                "each request fits by itself, but not all of them together".to_owned()
+            }
+            Shortage::Budget => {
+                "search budget: no answer was found within the allowed number of steps; ask for \
+                 fewer devices, or for kinds that differ less"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// "request gpus: needs 9 devices, 8 of 16 match, 5 are free; gpu-… is held by ns/a".
+    fn devices(&self, filters: &[usize], needed: u32) -> String {
+        let wanted = |filter: &usize| &self.problem.filters[*filter];
+        let labels: Vec<&str> = filters.iter().map(|f| wanted(f).label.as_str()).collect();
+        let noun = if labels.len() == 1 { "request" } else { "requests" };
+        let mut text = format!("{noun} {}: needs {}", labels.join(", "), count(needed, "device"));
+        let (mut selected, mut tolerated) = (DeviceSet::default(), DeviceSet::default());
+        for filter in filters {
+            let of_one = self.selected(&wanted(filter).filter);
+            selected = selected.or(of_one);
+            let accepts = |p: &usize| wanted(filter).filter.tolerates(&self.node.layout.devices[*p]);
+            tolerated = tolerated.or(of_one.iter().filter(accepts).collect());
+        }
+        let free = tolerated.and(self.node.free);
+        let all = self.node.layout.len();
+        let _ = write!(text, "; {} of {all} match", selected.len());
+        let tainted = selected.without(tolerated);
+        if !tainted.is_empty() {
+            let _ = write!(text, ", {} with a taint that is not tolerated", tainted.len());
+            let _ = write!(text, " ({})", self.taints(tainted));
+        }
+        if !selected.is_empty() {
+            let verb = if free.len() == 1 { "is" } else { "are" };
+            let _ = write!(text, ", {} {verb} free", free.len());
+        }
+        let held = tolerated.without(self.node.free);
+        if !held.is_empty() {
+            let _ = write!(text, "; {}", self.holders(held));
+        }
+        text
+    }
+
+    /// Devices that the selectors of a filter match; one on which they fail does not.
+    fn selected(&self, wanted: &Filter) -> DeviceSet {
+        let layout = &self.node.layout;
+        let matches = |position: &usize| {
+            let device = &layout.devices[*position];
+            let mut attributes = device.attributes.clone();
+            attributes.extend(self.node.identity.attributes[*position].clone());
+            let mut steps = wanted.steps.iter();
+            steps.all(|step| matches!(filter::matches(step, device, &attributes), Ok(true)))
+        };
+        (0..layout.len()).filter(matches).collect()
+    }
+
+    fn taints(&self, devices: DeviceSet) -> String {
+        let taints = devices.iter().flat_map(|position| &self.node.layout.devices[position].taints);
+        let mut keys: Vec<&str> = taints.map(|taint| taint.key.as_str()).collect();
+        keys.retain(|key| *key != lanemate_api::names::ALLOCATOR_TAINT_KEY);
+        keys.sort_unstable();
+        keys.dedup();
+        keys.join(", ")
+    }
+
+    /// "gpu-a, gpu-b held by ns/c; gpu-d held by ns/e".
+    fn holders(&self, devices: DeviceSet) -> String {
+        let mut by_holder: Vec<(&str, Vec<&str>)> = Vec::new();
+        for position in devices.iter() {
+            let holder = self.node.holders.get(&position).map_or("another claim", String::as_str);
+            let name = self.name(position);
+            match by_holder.iter_mut().find(|(other, _)| *other == holder) {
+                Some((_, names)) => names.push(name),
+                None => by_holder.push((holder, vec![name])),
+            }
+        }
+        let lines = by_holder.iter().map(|(holder, names)| {
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            format!("{} {verb} held by {holder}", listed(names))
+        });
+        listed_by("; ", &lines.collect::<Vec<_>>())
+    }
+
+    fn name(&self, position: usize) -> &str {
+        &self.node.layout.devices[position].name
+    }
+
+    /// "needs 4 units (1 gpu + 1 nic) within PXB; 3 left: 0000:16:00.0, …; 0000:98:00.0 has a free gpu but …".
+    fn sets(&self, item: &Item, reached: u32) -> String {
+        let parts: Vec<String> = item
+            .parts
+            .iter()
+            .map(|(filter, count)| format!("{count} {}", self.problem.filters[*filter].label))
+            .collect();
+        let requests = parts.join(" + ");
+        let (noun, near) = match &item.rule {
+            Rule::Unit { within, .. } => ("unit", format!(" within {}", within.required)),
+            Rule::Loose(_) => ("set", self.tie(item)),
+        };
+        let mut text = format!("needs {} of {requests}{near}", count(item.count, noun));
+        let places = self.places(item);
+        let (give, rest): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.sets > 0);
+        let _ = write!(text, "; {reached} left");
+        if !give.is_empty() {
+            let names: Vec<String> = give.iter().map(|place| place.name_and_sets()).collect();
+            let _ = write!(text, ": {}", listed(&names));
+        }
+        let lacking: Vec<String> = rest.iter().filter_map(|place| self.lacking(item, place)).collect();
+        if !lacking.is_empty() {
+            let _ = write!(text, "; {}", listed_by("; ", &lacking));
+        }
+        text
+    }
+
+    fn tie(&self, item: &Item) -> String {
+        let Rule::Loose(ties) = &item.rule else { return String::new() };
+        let names = ties.iter().map(|(tie, _)| self.problem.tied[*tie].to_string());
+        format!(" with one {}", names.collect::<Vec<_>>().join(", one "))
+    }
+
+    /// The parts of the node in which sets of an item can be made, and how many.
+    fn places(&self, item: &Item) -> Vec<NodePart> {
+        let layout = &self.node.layout;
+        let accepted: Vec<DeviceSet> = item
+            .parts
+            .iter()
+            .map(|(number, _)| {
+                let wanted = &self.problem.filters[*number].filter;
+                let selected = self.selected(wanted);
+                selected.iter().filter(|p| wanted.tolerates(&layout.devices[*p])).collect()
+            })
+            .collect();
+        let mut left = accepted.iter().fold(DeviceSet::default(), |all, set| all.or(*set));
+        let limit = match &item.rule {
+            Rule::Unit { within, .. } => within.required,
+            Rule::Loose(_) => PathClass::Pxb,
+        };
+        let mut places = Vec::new();
+        while let Some(first) = left.iter().next() {
+            let near = |p: &usize| layout.nearness(first, *p).rank <= limit.rank();
+            let members: DeviceSet = left.iter().filter(|p| *p == first || near(p)).collect();
+            left = left.without(members);
+            let free = |set: &DeviceSet| set.and(members).and(self.node.free);
+            let sets = item.parts.iter().zip(&accepted).map(|((_, needed), set)| {
+                u32::try_from(free(set).len()).unwrap_or(u32::MAX) / (*needed).max(1)
+            });
+            places.push(NodePart {
+                name: self.place_name(members),
+                sets: sets.min().unwrap_or(0),
+                accepted: accepted.iter().map(|set| set.and(members)).collect(),
+            });
+        }
+        places
+    }
+
+    /// The switch that some devices share, else their NUMA node, else the whole node.
+    fn place_name(&self, members: DeviceSet) -> String {
+        let devices = || members.iter().map(|position| &self.node.layout.devices[position]);
+        let mut switches = devices().map(crate::pool::Device::pcie_switch);
+        if let Some(Some(first)) = switches.next() {
+            if switches.all(|other| other.as_ref() == Some(&first)) {
+                return format!("switch {first}");
+            }
+        }
+        let mut numa = devices().map(crate::pool::Device::numa_node);
+        match numa.next() {
+            Some(Some(first)) if numa.all(|other| other == Some(first)) => {
+                format!("NUMA node {first}")
+            }
+            _ if members.len() == 1 => devices().map(|device| device.name.clone()).collect(),
+            _ => "the node".to_owned(),
+        }
+    }
+
+    /// "switch X has a free gpu-a but no free nic: nic-b is held by ns/c"; absent when nothing there is free.
+    fn lacking(&self, item: &Item, place: &NodePart) -> Option<String> {
+        let (mut has, mut lacks): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+        for ((filter, needed), accepted) in item.parts.iter().zip(&place.accepted) {
+            let free = accepted.and(self.node.free);
+            if free.len() >= *needed as usize {
+                has.extend(free.iter().map(|position| self.name(position)));
+                continue;
+            }
+            let what = self.what(*filter, *accepted);
+            let held = accepted.without(self.node.free);
+            lacks.push(match (held.is_empty(), free.len()) {
+                (true, 0) => format!("no {what}"),
+                (true, some) => format!("only {some} {what}"),
+                (false, 0) => format!("no free {what}: {}", self.holders(held)),
+                (false, some) => format!("only {some} free {what}: {}", self.holders(held)),
+            });
+        }
+        let has = (!has.is_empty()).then(|| listed(&has))?;
+        Some(format!("{} has {has} free but {}", place.name, lacks.join(", and ")))
+    }
+
+    /// What a part asks for: the kind of its devices, where it is known, else its label.
+    fn what(&self, filter: usize, accepted: DeviceSet) -> String {
+        let kinds = &self.node.layout.kinds;
+        let all = if accepted.is_empty() {
+            self.selected(&self.problem.filters[filter].filter)
+        } else {
+            accepted
+        };
+        let mut of_all = all.iter().map(|position| kinds[position]);
+        match of_all.next().flatten() {
+            Some(Kind::Gpu) => "GPU".to_owned(),
+            Some(Kind::Nic) => "NIC".to_owned(),
+            None => self.problem.filters[filter].label.clone(),
+        }
+    }
+}
+
+/// A part of a node in which devices are near enough to form a set.
+struct NodePart {
+    name: String,
+    sets: u32,
+    /// Devices that each part of the item accepts here.
+    accepted: Vec<DeviceSet>,
+}
+
+impl NodePart {
+    fn name_and_sets(&self) -> String {
+        if self.sets == 1 { self.name.clone() } else { format!("{} ({})", self.name, self.sets) }
+    }
+}
+
+fn count(number: u32, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn listed<T: AsRef<str>>(names: &[T]) -> String {
+    listed_by(", ", names)
+}
+
+/// The first names, and how many there are more.
+fn listed_by<T: AsRef<str>>(separator: &str, names: &[T]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_NAMED).map(AsRef::as_ref).collect();
+    let text = shown.join(separator);
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => text,
+        more => format!("{text}{separator}and {more} more"),
+    }
+}
