@@ -18,4 +18,6 @@ pub mod pool;
 pub mod prepare;
 pub mod resource_slice;
 pub mod selector;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod topology;

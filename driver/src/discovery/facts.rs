@@ -43,6 +43,9 @@ pub struct PciFunction {
     pub address: PciAddress,
     /// Last component of the form `pciDDDD:BB` in the real path.
     pub host_bridge: Option<String>,
+    /// First component below `sys/devices` when it is a host bridge: what the standard attribute `pcieRoot` is made of.
+    /// Differs from `host_bridge` where other buses lie in front (VMBus, VMD).
+    pub pcie_root: Option<String>,
     /// Bridges strictly between host bridge and function, outermost first.
     pub bridges: Vec<Bridge>,
     /// `vendor`.
@@ -172,6 +175,8 @@ pub struct Network {
 pub struct Interface {
     /// The PCI function below it.
     pub function: Option<PciAddress>,
+    /// Made by software (bond, VLAN, bridge, `lo`): lies below `sys/devices/virtual`.
+    pub software: bool,
     /// Interfaces linked by `lower_*`.
     pub lower: Vec<String>,
     /// Interfaces linked by `upper_*` and `master`.

@@ -1,6 +1,19 @@
 //! What a node offers and what it leaves out, with the reason.
 
+pub mod attributes;
+mod build;
+pub mod exclusion;
+mod joint;
+pub mod limits;
+mod order;
+pub mod policy;
+pub mod uplink;
+mod version;
+
+pub use policy::{ExcludeRule, Policy};
+
 use std::collections::BTreeMap;
+use std::fmt;
 
 use lanemate_api::Quantity;
 use serde::Serialize;
@@ -75,6 +88,12 @@ pub struct Reason {
     pub text: String,
 }
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.as_str(), self.text)
+    }
+}
+
 /// Codes of the JSON contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasonCode {
@@ -94,6 +113,8 @@ pub enum ReasonCode {
     SwitchManagement,
     /// A plane of a multi-plane HCA.
     Smi,
+    /// A display, audio or USB function, or a GPU that its driver's library does not know.
+    NotCompute,
     /// The site's configuration excludes it.
     Policy,
 }
@@ -110,6 +131,7 @@ impl ReasonCode {
             Self::DmaFunction => "dma-function",
             Self::SwitchManagement => "switch-management",
             Self::Smi => "smi",
+            Self::NotCompute => "not-compute",
             Self::Policy => "policy",
         }
     }

@@ -64,6 +64,20 @@ impl Place {
         self.components.get(2).map(|component| self.full_address(component))
     }
 
+    /// Full address of the slot: of the root port, or of the function itself on the root bus.
+    pub fn slot_address(&self) -> String {
+        let bus = self.components[0].rsplit(':').next().unwrap_or_default();
+        match self.is_override() {
+            true => self.components[1].clone(),
+            false => self.full_address(&format!("{bus}:{}", self.components[1])),
+        }
+    }
+
+    /// Full addresses of the components after the slot, outermost first.
+    pub fn switch_addresses(&self) -> Vec<String> {
+        self.switches().iter().map(|switch| self.full_address(switch)).collect()
+    }
+
     /// The longest place of at most `limit` bytes that is a prefix of this one, at a component.
     pub fn cut(&self, limit: usize) -> Self {
         let mut cut = self.clone();

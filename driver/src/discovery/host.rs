@@ -1,0 +1,309 @@
+//! The only window on the machine: reads below a given root, live or captured, and one resolver of
+//! links that never leaves it.
+// The core is free of IO; this file is the place where discovery touches the file system.
+#![allow(clippy::disallowed_methods)]
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+
+use super::facts::DeviceNode;
+
+/// Largest file that is read. Kernel attributes are one page, binary ones (VPD) up to 32 KiB, routing
+/// tables some 100 KiB.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// Most entries of one directory: a PCI segment cannot hold more functions (256 buses x 32 x 8).
+pub const MAX_ENTRIES: usize = 65_536;
+/// Most links on the way to one file, as in the kernel.
+pub const MAX_LINKS: usize = 40;
+/// Longest path in bytes, as in the kernel.
+pub const MAX_PATH_BYTES: usize = 4096;
+
+/// What can be asked of a machine. Paths are relative to its root, without a leading slash, and free
+/// of links: callers resolve them with [`realpath`] first (only the last component of `link` may be one).
+pub trait Host {
+    /// Content of a regular file of at most [`MAX_FILE_BYTES`].
+    fn file(&self, path: &str) -> Result<Vec<u8>, HostError>;
+    /// Target of a link as written; `None` when there is no link at the path.
+    fn link(&self, path: &str) -> Result<Option<String>, HostError>;
+    /// Names in a directory, sorted; at most [`MAX_ENTRIES`]. Names that are not UTF-8 are left out.
+    fn names(&self, path: &str) -> Result<Vec<String>, HostError>;
+    /// Kind and numbers of a device node.
+    fn device(&self, path: &str) -> Result<DeviceNode, HostError>;
+    /// Something is at the path.
+    fn exists(&self, path: &str) -> bool;
+}
+
+/// Why something could not be read. The path stands beside it, in the problem.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum HostError {
+    /// Nothing is there.
+    #[error("not there")]
+    Missing,
+    /// The file is too large.
+    #[error("larger than {MAX_FILE_BYTES} bytes")]
+    TooLarge,
+    /// The directory is too large.
+    #[error("more than {MAX_ENTRIES} entries")]
+    TooManyEntries,
+    /// Probably a loop.
+    #[error("more than {MAX_LINKS} links on the way")]
+    TooManyLinks,
+    /// The path is too long.
+    #[error("path longer than {MAX_PATH_BYTES} bytes")]
+    PathTooLong,
+    /// Another kind of entry than asked for.
+    #[error("not a {0}")]
+    NotA(&'static str),
+    /// What the operating system says.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl HostError {
+    fn from_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
+
+/// A path below the root in which every link is followed. The thing itself may be missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RealPath(String);
+
+impl RealPath {
+    /// Relative to the root, without a leading slash; empty for the root itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The components, outermost first.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('/').filter(|component| !component.is_empty())
+    }
+
+    /// The path of a name below, not resolved.
+    pub fn child(&self, name: &str) -> String {
+        if self.0.is_empty() { name.to_owned() } else { format!("{}/{name}", self.0) }
+    }
+}
+
+/// Follows every link of a path from the root, at most [`MAX_LINKS`]. Absolute targets are taken below the root, and
+/// `..` stops at the root. What a dangling link names is the answer: only reading it fails.
+pub fn realpath(host: &dyn Host, path: &str) -> Result<RealPath, HostError> {
+    realpath_from(host, &RealPath(String::new()), path)
+}
+
+/// The same, from a directory that is resolved already.
+pub fn realpath_from(
+    host: &dyn Host,
+    directory: &RealPath,
+    path: &str,
+) -> Result<RealPath, HostError> {
+    let mut real = if path.starts_with('/') { String::new() } else { directory.0.clone() };
+    let mut rest = path.to_owned();
+    let mut links = 0;
+    // Each round takes a component off `rest`, which grows by a bounded target at most 40 times.
+    while !rest.is_empty() {
+        let (component, tail) = match rest.split_once('/') {
+            Some((component, tail)) => (component.to_owned(), tail.to_owned()),
+            None => (rest, String::new()),
+        };
+        rest = tail;
+        let parent = real.len();
+        match component.as_str() {
+            "" | "." => continue,
+            ".." => {
+                real.truncate(real.rfind('/').unwrap_or(0));
+                continue;
+            }
+            name if real.is_empty() => real.push_str(name),
+            name => {
+                real.push('/');
+                real.push_str(name);
+            }
+        }
+        if real.len() + rest.len() > MAX_PATH_BYTES {
+            return Err(HostError::PathTooLong);
+        }
+        let Some(target) = host.link(&real)? else { continue };
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(HostError::TooManyLinks);
+        }
+        real.truncate(if target.starts_with('/') { 0 } else { parent });
+        rest = if rest.is_empty() { target } else { format!("{target}/{rest}") };
+    }
+    Ok(RealPath(real))
+}
+
+/// The machine below a directory: `/` for the one we run on.
+#[derive(Clone, Debug)]
+pub struct LiveHost {
+    root: PathBuf,
+}
+
+impl LiveHost {
+    /// The machine below this root.
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn metadata(&self, path: &str) -> Result<fs::Metadata, HostError> {
+        fs::symlink_metadata(self.at(path)).map_err(|error| HostError::from_io(&error))
+    }
+}
+
+impl Host for LiveHost {
+    fn file(&self, path: &str) -> Result<Vec<u8>, HostError> {
+        // A pipe would block, a device could do anything.
+        if !self.metadata(path)?.file_type().is_file() {
+            return Err(HostError::NotA("file"));
+        }
+        let file = fs::File::open(self.at(path)).map_err(|error| HostError::from_io(&error))?;
+        let mut content = Vec::new();
+        let limit = MAX_FILE_BYTES as u64 + 1;
+        file.take(limit).read_to_end(&mut content).map_err(|error| HostError::from_io(&error))?;
+        if content.len() > MAX_FILE_BYTES { Err(HostError::TooLarge) } else { Ok(content) }
+    }
+
+    fn link(&self, path: &str) -> Result<Option<String>, HostError> {
+        match fs::read_link(self.at(path)) {
+            Ok(target) => match target.into_os_string().into_string() {
+                Ok(target) => Ok(Some(target)),
+                Err(_) => Err(HostError::NotA("link with a UTF-8 target")),
+            },
+            // EINVAL says that it is no link.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => match HostError::from_io(&error) {
+                HostError::Missing => Ok(None),
+                other => Err(other),
+            },
+        }
+    }
+
+    fn names(&self, path: &str) -> Result<Vec<String>, HostError> {
+        let entries = fs::read_dir(self.at(path)).map_err(|error| HostError::from_io(&error))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| HostError::from_io(&error))?;
+            if names.len() == MAX_ENTRIES {
+                return Err(HostError::TooManyEntries);
+            }
+            names.extend(entry.file_name().into_string());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn device(&self, path: &str) -> Result<DeviceNode, HostError> {
+        let metadata = self.metadata(path)?;
+        let kind = match metadata.file_type() {
+            kind if kind.is_char_device() => 'c',
+            kind if kind.is_block_device() => 'b',
+            _ => return Err(HostError::NotA("device node")),
+        };
+        let (major, minor) = split_device_number(metadata.rdev());
+        Ok(DeviceNode { kind, major, minor })
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.metadata(path).is_ok()
+    }
+}
+
+/// Major and minor number from `st_rdev`, in the layout of the Linux C libraries: minor bits 0-7 and 20-43,
+/// major bits 8-19 and 44-63 of the number.
+fn split_device_number(number: u64) -> (u32, u32) {
+    let major = ((number >> 8) & 0xfff) | ((number >> 32) & 0xffff_f000);
+    let minor = (number & 0xff) | ((number >> 12) & 0xffff_ff00);
+    // Both are below 2^32 by the masks.
+    (major as u32, minor as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, LiveHost) {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        fs::write(root.join("a/b/file"), "text\n").unwrap();
+        for (link, target) in [
+            ("loop", "loop"),
+            ("absolute", "/a/b"),
+            ("up", "../../../../../a/b/file"),
+            ("out", "../secret"),
+            ("dangling", "a/nothing"),
+            ("a/chain", "../absolute/file"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        symlink(outside.path().join("secret"), root.join("out-absolute")).unwrap();
+        let host = LiveHost::new(root);
+        (outside, host)
+    }
+
+    fn read(host: &LiveHost, path: &str) -> Result<Vec<u8>, HostError> {
+        host.file(realpath(host, path)?.as_str())
+    }
+
+    #[test]
+    fn links_are_followed_below_the_root_and_never_out_of_it() {
+        let (_outside, host) = tree();
+        for path in ["a/b/file", "absolute/file", "up", "a/chain", "/a/./b/../b/file"] {
+            assert_eq!(read(&host, path), Ok(b"text\n".to_vec()), "{path}");
+        }
+        for path in ["out", "out-absolute", "dangling", "a/b/file/x", "../secret"] {
+            assert_eq!(read(&host, path), Err(HostError::Missing), "{path}");
+        }
+        assert_eq!(read(&host, "loop"), Err(HostError::TooManyLinks));
+        assert_eq!(realpath(&host, "dangling").unwrap().as_str(), "a/nothing");
+    }
+
+    #[test]
+    fn a_path_that_never_ends_is_refused() {
+        let (_outside, host) = tree();
+        let path = "b/".repeat(3000);
+        assert_eq!(realpath(&host, &path), Err(HostError::PathTooLong));
+    }
+
+    #[test]
+    fn files_have_a_largest_size_and_must_be_files() {
+        let (_outside, host) = tree();
+        fs::write(host.at("fits"), vec![b'x'; MAX_FILE_BYTES]).unwrap();
+        fs::write(host.at("large"), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
+        assert_eq!(read(&host, "fits").map(|content| content.len()), Ok(MAX_FILE_BYTES));
+        assert_eq!(read(&host, "large"), Err(HostError::TooLarge));
+        assert_eq!(read(&host, "a"), Err(HostError::NotA("file")));
+        assert_eq!(host.names("a"), Ok(vec!["b".to_owned(), "chain".to_owned()]));
+        assert_eq!(host.names("none"), Err(HostError::Missing));
+    }
+
+    #[test]
+    fn device_nodes_are_told_from_files() {
+        let live = LiveHost::new(PathBuf::from("/"));
+        let null = DeviceNode { kind: 'c', major: 1, minor: 3 };
+        assert_eq!(live.device("dev/null"), Ok(null));
+        let (_outside, host) = tree();
+        assert_eq!(host.device("a/b/file"), Err(HostError::NotA("device node")));
+    }
+
+    #[test]
+    fn device_numbers_beyond_eight_bits_are_split_rightly() {
+        assert_eq!(split_device_number(0xe7c0), (231, 192));
+        assert_eq!(split_device_number(0x1231_fe45), (510, 0x1_2345));
+        assert_eq!(split_device_number(0x1234_59ab_cde6_78f0), (0x1234_5678, 0x9abc_def0));
+    }
+}

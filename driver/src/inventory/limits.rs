@@ -1,0 +1,163 @@
+//! The API's limits on one device: a value that breaks one is dropped, so that the slice is not lost.
+
+use super::OfferedDevice;
+use crate::attribute::AttributeValue;
+
+/// Attributes and capacities of one device.
+pub const MAX_VALUES: usize = 32;
+/// Bytes of a string or version.
+pub const MAX_STRING: usize = 64;
+/// Bytes of the domain of a name.
+pub const MAX_DOMAIN: usize = 63;
+/// Bytes of the identifier of a name.
+pub const MAX_IDENTIFIER: usize = 32;
+/// Taints of one device: the API's 16 less the allocator's own.
+pub const MAX_TAINTS: usize = 15;
+
+/// Drops what the API server would refuse, and says what it was.
+pub fn enforce(device: &mut OfferedDevice) -> Vec<String> {
+    let mut dropped = Vec::new();
+    device.attributes.retain(|name, value| {
+        let wrong = name_error(name).or_else(|| value_error(value));
+        dropped.extend(wrong.iter().map(|error| format!("attribute {name}: {error}: left out")));
+        wrong.is_none()
+    });
+    device.capacity.retain(|name, value| {
+        let negative = (value.nanos() < 0).then(|| "expected no negative quantity".to_owned());
+        let wrong = name_error(name).or(negative);
+        dropped.extend(wrong.iter().map(|error| format!("capacity {name}: {error}: left out")));
+        wrong.is_none()
+    });
+    while device.attributes.len() + device.capacity.len() > MAX_VALUES {
+        // The last by name: any choice will do, as long as it is always the same.
+        let Some((name, _)) = device.attributes.pop_last() else { break };
+        dropped.push(format!(
+            "attribute {name}: expected at most {MAX_VALUES} attributes and capacities: left out"
+        ));
+    }
+    for taint in device.taints.drain(MAX_TAINTS.min(device.taints.len())..) {
+        dropped.push(format!("taint {}: expected at most {MAX_TAINTS}: left out", taint.key));
+    }
+    dropped
+}
+
+/// What is wrong with the name of an attribute or capacity.
+fn name_error(name: &str) -> Option<String> {
+    let (domain, identifier) = match name.split_once('/') {
+        Some((domain, identifier)) => (Some(domain), identifier),
+        None => (None, name),
+    };
+    if domain.is_some_and(|domain| domain.len() > MAX_DOMAIN || !is_dns_subdomain(domain)) {
+        return Some(format!("expected a DNS subdomain of at most {MAX_DOMAIN} bytes"));
+    }
+    let mut characters = identifier.chars();
+    let starts = characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
+    let goes_on = characters.all(|c| c.is_ascii_alphanumeric() || c == '_');
+    (!starts || !goes_on || identifier.len() > MAX_IDENTIFIER)
+        .then(|| format!("expected a C identifier of at most {MAX_IDENTIFIER} bytes"))
+}
+
+fn value_error(value: &AttributeValue) -> Option<String> {
+    let long = |text: &String| text.len() > MAX_STRING || text.chars().any(char::is_control);
+    let not_a_version = |text: &String| long(text) || semver::Version::parse(text).is_err();
+    let (wrong, what) = match value {
+        AttributeValue::String(text) => (long(text), "text"),
+        AttributeValue::Strings(texts) => (texts.iter().any(long), "text"),
+        AttributeValue::Version(text) => (not_a_version(text), "semantic version"),
+        AttributeValue::Versions(texts) => (texts.iter().any(not_a_version), "semantic version"),
+        AttributeValue::Bool(_)
+        | AttributeValue::Int(_)
+        | AttributeValue::Bools(_)
+        | AttributeValue::Ints(_) => (false, "value"),
+    };
+    wrong.then(|| format!("{value:?}: expected a {what} of at most {MAX_STRING} bytes"))
+}
+
+/// Labels of lower-case letters, digits and inner hyphens, of at most 63 bytes each, between dots;
+/// 253 bytes in all.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
+}
+
+/// Lower-case letters, digits and inner hyphens, 1 to 63 bytes.
+pub fn is_dns_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// The longest beginning of at most 64 bytes that ends at a character.
+pub fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_STRING)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lanemate_api::Quantity;
+
+    use super::*;
+    use crate::ids::Kind;
+    use crate::inventory::Taint;
+
+    fn device() -> OfferedDevice {
+        OfferedDevice {
+            name: "gpu-0000-1b-00-0".to_owned(),
+            address: "0000:1b:00.0".parse().unwrap(),
+            kind: Kind::Gpu,
+            attributes: BTreeMap::new(),
+            capacity: BTreeMap::new(),
+            taints: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn values_that_the_api_refuses_are_dropped_alone() {
+        let mut device = device();
+        let text = |text: &str| AttributeValue::String(text.to_owned());
+        let version = |text: &str| AttributeValue::Version(text.to_owned());
+        for (name, value) in [
+            ("good", text(&"x".repeat(64))),
+            ("long", text(&"x".repeat(65))),
+            ("control", text("a\nb")),
+            ("zeros", version("580.82.07")),
+            ("version", version("580.82.7")),
+            ("no-identifier", AttributeValue::Bool(true)),
+            ("Upper.dev/x", AttributeValue::Bool(true)),
+            ("other.dev/x", AttributeValue::Bool(true)),
+            (&"x".repeat(33), AttributeValue::Bool(true)),
+        ] {
+            device.attributes.insert(name.to_owned(), value);
+        }
+        device.capacity.insert("memory".to_owned(), Quantity::from_units(-1));
+        let dropped = enforce(&mut device);
+        let kept: Vec<&str> = device.attributes.keys().map(String::as_str).collect();
+        assert_eq!(kept, ["good", "other.dev/x", "version"]);
+        assert!(device.capacity.is_empty());
+        assert_eq!(dropped.len(), 7, "{dropped:?}");
+    }
+
+    #[test]
+    fn too_many_values_and_taints_are_cut() {
+        let mut device = device();
+        for number in 0..40 {
+            device.attributes.insert(format!("a{number:02}"), AttributeValue::Int(number));
+            let taint = Taint { key: format!("t{number}"), value: None, effect: String::new() };
+            device.taints.push(taint);
+        }
+        device.capacity.insert("memory".to_owned(), Quantity::from_units(1));
+        assert_eq!(enforce(&mut device).len(), 9 + 25);
+        assert_eq!((device.attributes.len(), device.taints.len()), (31, 15));
+        assert!(device.attributes.contains_key("a30"));
+    }
+
+    #[test]
+    fn texts_are_cut_at_a_character() {
+        let text = format!("{}ö", "x".repeat(63));
+        assert_eq!(cut(&text), "x".repeat(63));
+        assert_eq!(cut("NVIDIA H100"), "NVIDIA H100");
+    }
+}
