@@ -30,3 +30,6 @@ pub use score::Score;
 pub use shortage::Shortage;
 pub use solve::{Budget, Grant, SEARCH_BUDGET, State, solve};
 pub use state::{Cluster, DeviceId, Node};
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,8 @@ struct Enumerate<'a> {
     item: &'a Item,
     index: usize,
     /// Farthest pair allowed in a unit.
+    required: PathClass,
+    /// Farthest G-N pair looked for at present.
     limit: PathClass,
     takes: Vec<Take>,
     found: Vec<DeviceChoice>,
@@ -53,12 +55,13 @@ pub fn choices(
     limit: PathClass,
     budget: &mut Budget,
 ) -> Vec<DeviceChoice> {
-    let limit = match &item.rule {
-        Rule::Unit { within, .. } => limit.min(within.required),
+    let required = match &item.rule {
+        Rule::Unit { within, .. } => within.required,
         Rule::Loose(_) => PathClass::Sys,
     };
-    let takes = Vec::new();
-    let mut all = Enumerate { layout, alike, item, index, limit, takes, found: Vec::new() };
+    let limit = limit.min(required);
+    let (takes, found) = (Vec::new(), Vec::new());
+    let mut all = Enumerate { layout, alike, item, index, required, limit, takes, found };
     all.part(0, 0, item.parts.first().map_or(0, |(_, count)| *count), budget);
     // A stable sort: sets of one rating stay in published order.
     all.found.sort_by_key(|choice| (!choice.meets_wish, choice.rating));
@@ -160,9 +163,11 @@ impl Enumerate<'_> {
                 }
             }
         }
+        // Pairs of one kind are not rated: looking for near ones first would miss what is as good.
         let mixed = kinds == [true, true];
-        let worst = if mixed { rating.worst } else { kin.worst };
-        (worst <= self.limit.rank()).then_some((rating, worst))
+        let (worst, limit) =
+            if mixed { (rating.worst, self.limit) } else { (kin.worst, self.required) };
+        (worst <= limit.rank()).then_some((rating, worst))
     }
 }
 
