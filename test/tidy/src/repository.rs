@@ -45,7 +45,10 @@ pub fn text_files() -> Result<Vec<TextFile>, String> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
             let kind = entry.file_type().map_err(failed)?;
-            if kind.is_dir() && !["target", ".git"].contains(&name.as_str()) {
+            if ["target", ".git"].contains(&name.as_str()) {
+                continue;
+            }
+            if kind.is_dir() {
                 pending.push((entry.path(), path));
             } else if kind.is_file()
                 && let Ok(text) = fs::read_to_string(entry.path())

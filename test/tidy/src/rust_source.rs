@@ -152,8 +152,8 @@ fn char_literal_end(source: &[char], at: usize) -> Option<usize> {
 /// The brace that opens the body; absent for a declaration that ends with `;`.
 fn body_start(source: &[char], start: usize) -> Option<usize> {
     let mut depth = 0;
-    for at in start..source.len() {
-        match source[at] {
+    for (at, symbol) in source.iter().enumerate().skip(start) {
+        match symbol {
             '(' | '[' => depth += 1,
             ')' | ']' => depth -= 1,
             '{' if depth == 0 => return Some(at),
@@ -166,8 +166,8 @@ fn body_start(source: &[char], start: usize) -> Option<usize> {
 
 fn matching_brace(source: &[char], open: usize) -> Option<usize> {
     let mut depth = 0;
-    for at in open..source.len() {
-        match source[at] {
+    for (at, symbol) in source.iter().enumerate().skip(open) {
+        match symbol {
             '{' => depth += 1,
             '}' if depth == 1 => return Some(at),
             '}' => depth -= 1,
