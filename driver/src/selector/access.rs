@@ -16,9 +16,7 @@ impl<'a> Table<'a> {
     pub fn entry(self, name: &QualifiedName) -> Result<Option<Value<'a>>, EvalError> {
         match self {
             Self::Attributes(map) => map.get(name).map(Value::of_attribute).transpose(),
-            Self::Capacity(map) => {
-                Ok(map.get(name).map(|quantity| Value::Quantity(quantity.nanos())))
-            }
+            Self::Capacity(map) => Ok(map.get(name).map(|quantity| Value::Quantity(*quantity))),
         }
     }
 
@@ -148,11 +146,7 @@ pub(super) fn find<'a>(
 }
 
 /// The same, but an absent key is an error that names it.
-pub(super) fn get<'a>(
-    operand: &Value<'a>,
-    key: &Value<'a>,
-    budget: &mut Budget,
-) -> Evaluated<'a> {
+pub(super) fn get<'a>(operand: &Value<'a>, key: &Value<'a>, budget: &mut Budget) -> Evaluated<'a> {
     if let Some(value) = find(operand, key, budget)? {
         return Ok(value);
     }

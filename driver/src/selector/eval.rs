@@ -213,7 +213,9 @@ impl<'a> Run<'a> {
         let values = values.get(..args.len()).unwrap_or_default();
         match overloads.iter().find(|overload| overload.accepts(values)) {
             Some(overload) => (overload.run)(values, &mut self.budget),
-            None => Err(no_overload(overloads.first().map_or("", |overload| overload.name), values)),
+            None => {
+                Err(no_overload(overloads.first().map_or("", |overload| overload.name), values))
+            }
         }
     }
 

@@ -24,7 +24,11 @@ pub(super) enum Node {
     /// `device.attributes["domain"].id`, without a map in between.
     Entry(Which, QualifiedName, How),
     /// `operand.key`, `operand[key]` and their optional forms.
-    Access { operand: Box<Node>, key: Box<Node>, how: How },
+    Access {
+        operand: Box<Node>,
+        key: Box<Node>,
+        how: How,
+    },
     Not(Box<Node>),
     Negate(Box<Node>),
     /// Operands of a chain of `&&`: false if any is false, else the first error, else true.
@@ -39,15 +43,26 @@ pub(super) enum Node {
     Bind(Box<[Node; 2]>),
     Loop(Box<Loop>),
     /// `optional.optMap(v, body)`, and `optFlatMap` if the body gives an optional.
-    OptionalMap { optional: Box<Node>, body: Box<Node>, flat: bool },
+    OptionalMap {
+        optional: Box<Node>,
+        body: Box<Node>,
+        flat: bool,
+    },
     /// `optional.orValue(default)`, without the optional in between.
     OrValue(Box<[Node; 2]>),
     /// `optional.or(optional)`.
     OrElse(Box<[Node; 2]>),
     /// `matches`, `find` or `findAll` with a constant pattern.
-    Search { text: Box<Node>, pattern: Pattern, search: Search },
+    Search {
+        text: Box<Node>,
+        pattern: Pattern,
+        search: Search,
+    },
     /// A function; the first overload that takes the values runs.
-    Call { overloads: Box<[&'static Overload]>, args: Box<[Node]> },
+    Call {
+        overloads: Box<[&'static Overload]>,
+        args: Box<[Node]>,
+    },
 }
 
 /// A pattern compiled ahead.

@@ -23,10 +23,8 @@ pub(super) fn bound(source: &str) -> Result<(), Problem> {
     let mut nest = Nest::default();
     while let Some(token) = scanner.next()? {
         let place = scanner.at.saturating_sub(1);
-        nest.take(token).map_err(|limit| Problem::TooDeep {
-            at: Position::of(source, place),
-            limit,
-        })?;
+        nest.take(token)
+            .map_err(|limit| Problem::TooDeep { at: Position::of(source, place), limit })?;
     }
     Ok(())
 }
@@ -195,8 +193,8 @@ impl Scanner<'_> {
         loop {
             match self.peek(0) {
                 Some(c) if c == quote => {
-                    let ends = !triple
-                        || (self.peek(1) == Some(quote) && self.peek(2) == Some(quote));
+                    let ends =
+                        !triple || (self.peek(1) == Some(quote) && self.peek(2) == Some(quote));
                     self.at += if triple && ends { 3 } else { 1 };
                     if ends {
                         return Ok(());

@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use lanemate_api::Quantity;
+
 use super::Subject;
 use super::access;
 use super::error::EvalError;
@@ -22,8 +24,7 @@ pub(super) enum Value<'a> {
     Double(f64),
     Text(Cow<'a, str>),
     Bytes(Arc<[u8]>),
-    /// In nano-units.
-    Quantity(i128),
+    Quantity(Quantity),
     Version(semver::Version),
     Ip(IpAddr),
     Cidr(Cidr),

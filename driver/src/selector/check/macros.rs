@@ -300,4 +300,3 @@ pub(super) fn usage(name: &str) -> Option<&'static str> {
         _ => return None,
     })
 }
-

@@ -170,10 +170,7 @@ fn result_type(operator: Operator, left: &Type, right: &Type) -> Option<Type> {
             };
             left.agrees(element).then_some(Type::Bool)
         }
-        Operator::Less
-        | Operator::LessOrEqual
-        | Operator::Greater
-        | Operator::GreaterOrEqual => {
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             let orderable = |ty: &Type| {
                 is_number(ty) || matches!(ty, Type::Bool | Type::Text | Type::Bytes | Type::Dyn)
             };

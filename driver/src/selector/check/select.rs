@@ -144,8 +144,6 @@ fn access_node(operand: Node, key: Node, how: How) -> Node {
         (Node::Domain(which, domain), Node::Const(Value::Text(id)), how) => {
             Node::Entry(which, QualifiedName { domain, id: id.into_owned() }, how)
         }
-        (operand, key, how) => {
-            Node::Access { operand: Box::new(operand), key: Box::new(key), how }
-        }
+        (operand, key, how) => Node::Access { operand: Box::new(operand), key: Box::new(key), how },
     }
 }

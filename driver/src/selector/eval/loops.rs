@@ -49,12 +49,7 @@ impl<'a> Run<'a> {
     }
 
     /// Evaluates a part of the loop with its variables.
-    fn turn(
-        &mut self,
-        each: &'a Loop,
-        item: &Item<'a>,
-        part: &'a super::Node,
-    ) -> Evaluated<'a> {
+    fn turn(&mut self, each: &'a Loop, item: &Item<'a>, part: &'a super::Node) -> Evaluated<'a> {
         let before = self.locals.len();
         if each.two_variables {
             self.locals.extend(item.pair());

@@ -220,9 +220,7 @@ fn end<'a>(
     choose: for<'v> fn(&'v [Value<'a>]) -> Option<&'v Value<'a>>,
 ) -> Evaluated<'a> {
     match args {
-        [Value::List(elements)] => {
-            Ok(choose(elements).cloned().map_or(Value::NONE, Value::some))
-        }
+        [Value::List(elements)] => Ok(choose(elements).cloned().map_or(Value::NONE, Value::some)),
         _ => Err(no_overload(function, args)),
     }
 }

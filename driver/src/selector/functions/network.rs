@@ -106,10 +106,8 @@ fn network(args: &[Value<'_>], function: &str) -> Result<Cidr, EvalError> {
 }
 
 fn read_ip(text: &str) -> Result<IpAddr, EvalError> {
-    let refused = || EvalError::Refused {
-        function: "ip",
-        problem: format!("{text:?} is no IP address"),
-    };
+    let refused =
+        || EvalError::Refused { function: "ip", problem: format!("{text:?} is no IP address") };
     let address: IpAddr = text.parse().map_err(|_| refused())?;
     match address {
         IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Err(refused()),

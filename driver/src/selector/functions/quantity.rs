@@ -1,8 +1,9 @@
-//! Kubernetes quantities, exact, in nano-units.
+//! Kubernetes quantities, exact.
 
 use std::cmp::Ordering;
 
 use lanemate_api::Quantity;
+use lanemate_api::quantity::ParseQuantityError;
 
 use super::super::error::EvalError;
 use super::super::eval::no_overload;
@@ -16,10 +17,14 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     member("isInteger", "quantity -> bool", is_integer),
     member("asInteger", "quantity -> int", as_integer),
     member("asApproximateFloat", "quantity -> double", as_float),
-    member("add", "quantity, quantity -> quantity", |args, _| sum(args, "add", i128::checked_add)),
-    member("add", "quantity, int -> quantity", |args, _| sum(args, "add", i128::checked_add)),
-    member("sub", "quantity, quantity -> quantity", |args, _| sum(args, "sub", i128::checked_sub)),
-    member("sub", "quantity, int -> quantity", |args, _| sum(args, "sub", i128::checked_sub)),
+    member("add", "quantity, quantity -> quantity", |args, _| {
+        sum(args, "add", Quantity::checked_add)
+    }),
+    member("add", "quantity, int -> quantity", |args, _| sum(args, "add", Quantity::checked_add)),
+    member("sub", "quantity, quantity -> quantity", |args, _| {
+        sum(args, "sub", Quantity::checked_sub)
+    }),
+    member("sub", "quantity, int -> quantity", |args, _| sum(args, "sub", Quantity::checked_sub)),
     member("compareTo", "quantity, quantity -> int", |args, _| {
         Ok(Value::Int(order(args, "compareTo")? as i64))
     }),
@@ -31,15 +36,14 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     }),
 ];
 
-const NANOS: i128 = 1_000_000_000;
-
 fn quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let [Value::Text(text)] = args else { return Err(no_overload("quantity", args)) };
     budget.spend_text(text.len())?;
-    let quantity: Quantity = text.parse().map_err(|error: lanemate_api::quantity::ParseQuantityError| {
-        EvalError::Refused { function: "quantity", problem: error.to_string() }
-    })?;
-    Ok(Value::Quantity(quantity.nanos()))
+    let refused = |error: ParseQuantityError| EvalError::Refused {
+        function: "quantity",
+        problem: error.to_string(),
+    };
+    text.parse().map(Value::Quantity).map_err(refused)
 }
 
 fn is_quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
@@ -48,46 +52,41 @@ fn is_quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     Ok(Value::Bool(text.parse::<Quantity>().is_ok()))
 }
 
-fn nanos(args: &[Value<'_>], function: &str) -> Result<i128, EvalError> {
+fn single(args: &[Value<'_>], function: &str) -> Result<Quantity, EvalError> {
     match args {
-        [Value::Quantity(nanos)] => Ok(*nanos),
+        [Value::Quantity(quantity)] => Ok(*quantity),
         _ => Err(no_overload(function, args)),
     }
 }
 
 fn sign<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Int(nanos(args, "sign")?.cmp(&0) as i64))
-}
-
-fn whole(nanos: i128) -> Option<i64> {
-    if nanos % NANOS == 0 { i64::try_from(nanos / NANOS).ok() } else { None }
+    Ok(Value::Int(single(args, "sign")?.sign().into()))
 }
 
 fn is_integer<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Bool(whole(nanos(args, "isInteger")?).is_some()))
+    Ok(Value::Bool(single(args, "isInteger")?.is_integer()))
 }
 
 fn as_integer<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    whole(nanos(args, "asInteger")?).map(Value::Int).ok_or_else(|| EvalError::Refused {
+    let quantity = single(args, "asInteger")?;
+    quantity.as_integer().map(Value::Int).ok_or_else(|| EvalError::Refused {
         function: "asInteger",
-        problem: "the quantity is no integer of 64 bits".to_owned(),
+        problem: format!("{quantity} is no integer of 64 bits"),
     })
 }
 
 fn as_float<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    let nanos = nanos(args, "asApproximateFloat")?;
-    // Whole and fraction apart keep integers exact.
-    Ok(Value::Double((nanos / NANOS) as f64 + (nanos % NANOS) as f64 / 1e9))
+    Ok(Value::Double(single(args, "asApproximateFloat")?.as_approximate_f64()))
 }
 
 fn sum<'a>(
     args: &[Value<'a>],
     function: &str,
-    apply: fn(i128, i128) -> Option<i128>,
+    apply: fn(Quantity, Quantity) -> Option<Quantity>,
 ) -> Evaluated<'a> {
     let (a, b) = match args {
         [Value::Quantity(a), Value::Quantity(b)] => (*a, *b),
-        [Value::Quantity(a), Value::Int(b)] => (*a, i128::from(*b) * NANOS),
+        [Value::Quantity(a), Value::Int(b)] => (*a, Quantity::from_units(*b)),
         _ => return Err(no_overload(function, args)),
     };
     apply(a, b).map(Value::Quantity).ok_or(EvalError::Overflow("quantity"))

@@ -134,11 +134,7 @@ fn hex(clause: char, bytes: &[u8], budget: &mut Budget) -> Result<String, EvalEr
 
 /// `%s`: texts bare at the top, lists and maps with their elements. Recurses as deep as values nest,
 /// which is at most as deep as the expression.
-fn write_value(
-    out: &mut String,
-    value: &Value<'_>,
-    budget: &mut Budget,
-) -> Result<(), EvalError> {
+fn write_value(out: &mut String, value: &Value<'_>, budget: &mut Budget) -> Result<(), EvalError> {
     budget.spend(1)?;
     match value {
         Value::Text(text) => {

@@ -40,15 +40,16 @@ fn read(
     };
     budget.spend_text(text.len())?;
     let normal = if normalize { normalized(text) } else { Ok(text.to_string()) };
-    let version = normal.and_then(|normal| {
-        Version::parse(&normal).map_err(|error| error.to_string())
-    });
+    let version =
+        normal.and_then(|normal| Version::parse(&normal).map_err(|error| error.to_string()));
     Ok(version.map_err(|problem| format!("{text:?}: {problem}")))
 }
 
 fn semver<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let version = read(args, "semver", budget)?;
-    version.map(Value::Version).map_err(|problem| EvalError::Refused { function: "semver", problem })
+    version
+        .map(Value::Version)
+        .map_err(|problem| EvalError::Refused { function: "semver", problem })
 }
 
 fn is_semver<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
