@@ -43,7 +43,7 @@ impl Alike {
     }
 
     /// Number of devices.
-    pub fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         u32::try_from(self.devices.len()).unwrap_or(u32::MAX)
     }
 
@@ -126,7 +126,12 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn index(&mut self, layout: &'a Layout, position: usize, name: &QualifiedName) -> Option<usize> {
+    fn index(
+        &mut self,
+        layout: &'a Layout,
+        position: usize,
+        name: &QualifiedName,
+    ) -> Option<usize> {
         let value = layout.devices[position].attributes.get(name)?;
         if value.is_list() {
             self.lists += 1;

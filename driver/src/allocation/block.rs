@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use crate::allocation::Budget;
 use crate::allocation::alike::Alike;
 use crate::allocation::ledger::{Cost, Free, Ledger};
-use crate::allocation::sets::DeviceChoice;
 use crate::allocation::score::Rating;
+use crate::allocation::sets::DeviceChoice;
 use crate::pool::layout::Nearness;
 use crate::pool::{DeviceSet, Layout};
 
@@ -66,7 +66,8 @@ pub fn split(setting: &Setting<'_>) -> Vec<Block> {
     let mut root: Vec<usize> = (0..setting.alike.len()).collect();
     for (index, alike) in setting.alike.iter().enumerate() {
         let earlier = setting.alike[..index].iter();
-        if let Some(other) = earlier.into_iter().position(|o| o.traits.group == alike.traits.group) {
+        if let Some(other) = earlier.into_iter().position(|o| o.traits.group == alike.traits.group)
+        {
             join(&mut root, other, index);
         }
     }
@@ -110,10 +111,10 @@ fn mirrors_together(setting: &Setting<'_>, blocks: Vec<Block>) -> Vec<Block> {
         }
     }
     let together = kinds.into_iter().flat_map(|(_, mirrors)| {
-        mirrors.into_iter().enumerate().map(|(number, block)| Block {
-            mirrors_previous: number > 0,
-            ..block
-        })
+        mirrors
+            .into_iter()
+            .enumerate()
+            .map(|(number, block)| Block { mirrors_previous: number > 0, ..block })
     });
     together.collect()
 }
@@ -137,7 +138,7 @@ impl Image {
             for value in traits.values.iter_mut().flatten() {
                 *value = local(&mut values, *value);
             }
-            devices.push((traits, alike.len()));
+            devices.push((traits, alike.count()));
         }
         let pairs = block.alike.iter().flat_map(|a| block.alike.iter().map(move |b| (*a, *b)));
         Self {
@@ -206,7 +207,7 @@ pub fn list_options(setting: &Setting<'_>, blocks: &mut [Block], budget: &mut Bu
             alone,
             sets: Vec::new(),
             missing: setting.wanted.to_vec(),
-            left: setting.alike.iter().map(Alike::len).collect(),
+            left: setting.alike.iter().map(Alike::count).collect(),
             best: None,
             found: Vec::new(),
         };

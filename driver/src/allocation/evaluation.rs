@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::allocation::Node;
 use crate::attribute::Attributes;
-use crate::claim::filter::{Filter, FilterError, Step};
 use crate::claim::filter;
+use crate::claim::filter::{Filter, FilterError, Step};
 use crate::pool::{DeviceSet, Layout};
 
 /// Results by layout and selector.
@@ -41,8 +41,7 @@ impl Evaluations {
             self.known.clear();
         }
         let layout = &node.layout;
-        let mut acceptance =
-            Acceptance { accepted_by: vec![0; layout.len()], errors: Vec::new() };
+        let mut acceptance = Acceptance { accepted_by: vec![0; layout.len()], errors: Vec::new() };
         for (number, filter) in filters.iter().enumerate() {
             let mut selected: DeviceSet = (0..layout.len()).collect();
             for step in &filter.steps {

@@ -83,7 +83,9 @@ pub struct Owner {
 
 /// A problem that is too large.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} different device filters in the claims of one pod: at most {MAX_FILTERS} are supported")]
+#[error(
+    "{0} different device filters in the claims of one pod: at most {MAX_FILTERS} are supported"
+)]
 pub struct TooManyFilters(usize);
 
 type FilterKey = (Vec<usize>, Vec<Toleration>, Vec<usize>);
@@ -268,9 +270,11 @@ impl Builder {
 
     /// Adds an item, or its sets to an item that is alike. Units with a say about each other stay apart.
     fn add(&mut self, parts: Vec<(usize, u32)>, rule: Rule, owner: Owner) {
-        let alike = self.problem.items.iter_mut().find(|item| {
-            item.across().is_none() && item.parts == parts && item.rule == rule
-        });
+        let alike = self
+            .problem
+            .items
+            .iter_mut()
+            .find(|item| item.across().is_none() && item.parts == parts && item.rule == rule);
         match alike {
             Some(item) => {
                 item.count += owner.count;

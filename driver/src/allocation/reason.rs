@@ -106,7 +106,8 @@ impl Explanation<'_> {
         for filter in filters {
             let of_one = self.selected(&wanted(filter).filter);
             selected = selected.or(of_one);
-            let accepts = |p: &usize| wanted(filter).filter.tolerates(&self.node.layout.devices[*p]);
+            let accepts =
+                |p: &usize| wanted(filter).filter.tolerates(&self.node.layout.devices[*p]);
             tolerated = tolerated.or(of_one.iter().filter(accepts).collect());
         }
         let free = tolerated.and(self.node.free);
@@ -192,7 +193,8 @@ impl Explanation<'_> {
             let names: Vec<String> = give.iter().map(|place| place.name_and_sets()).collect();
             let _ = write!(text, ": {}", listed(&names));
         }
-        let lacking: Vec<String> = rest.iter().filter_map(|place| self.lacking(item, place)).collect();
+        let lacking: Vec<String> =
+            rest.iter().filter_map(|place| self.lacking(item, place)).collect();
         if !lacking.is_empty() {
             let _ = write!(text, "; {}", listed_by("; ", &lacking));
         }
@@ -244,10 +246,10 @@ impl Explanation<'_> {
     fn place_name(&self, members: DeviceSet) -> String {
         let devices = || members.iter().map(|position| &self.node.layout.devices[position]);
         let mut switches = devices().map(crate::pool::Device::pcie_switch);
-        if let Some(Some(first)) = switches.next() {
-            if switches.all(|other| other.as_ref() == Some(&first)) {
-                return format!("switch {first}");
-            }
+        if let Some(Some(first)) = switches.next()
+            && switches.all(|other| other.as_ref() == Some(&first))
+        {
+            return format!("switch {first}");
         }
         let mut numa = devices().map(crate::pool::Device::numa_node);
         match numa.next() {

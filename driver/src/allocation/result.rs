@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use lanemate_api::{AllocatedUnit, AllocatedUnits, ConfigError, DeviceRef, OpaqueConfig, names};
 
+use crate::allocation::Node;
 use crate::allocation::problem::{Owner, Problem, Rule};
 use crate::allocation::solve::{Grant, GrantedSet};
-use crate::allocation::Node;
 use crate::claim::Claim;
 use crate::ids::Kind;
 use crate::pool::Reach;
@@ -73,8 +73,11 @@ fn hand_out(
     match rule {
         Rule::Unit { .. } => {
             let claim = claims[owner.claim];
-            let mut requests: Vec<String> =
-                owner.requests.iter().map(|request| claim.requests[*request].name.clone()).collect();
+            let mut requests: Vec<String> = owner
+                .requests
+                .iter()
+                .map(|request| claim.requests[*request].name.clone())
+                .collect();
             requests.dedup();
             devices.units.push((requests, sets.iter().map(|set| unit(node, set)).collect()));
         }

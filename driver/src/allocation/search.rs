@@ -114,7 +114,8 @@ impl<'a, 'b> Search<'a, 'b> {
 
     fn block(&mut self, sum: Sum, budget: &mut Budget) {
         let at = self.chosen.len();
-        let short = self.missing.iter().zip(&self.reach[at]).any(|(missing, reach)| missing > reach);
+        let short =
+            self.missing.iter().zip(&self.reach[at]).any(|(missing, reach)| missing > reach);
         if short || !budget.step() || self.is_worse(&sum) {
             return;
         }
@@ -145,13 +146,8 @@ impl<'a, 'b> Search<'a, 'b> {
             let wishes_for = self.items[item].preferred_within().is_some();
             wishes.within += if wishes_for { *missing } else { 0 };
         }
-        let floor = (
-            Reverse(wishes),
-            bound,
-            count(sum.islands),
-            sum.pairs_lost,
-            count(sum.numa_nodes),
-        );
+        let floor =
+            (Reverse(wishes), bound, count(sum.islands), sum.pairs_lost, count(sum.numa_nodes));
         let Score { wishes, rating, islands, pairs_lost, numa_nodes, .. } = *bar;
         floor > (wishes, rating, islands, pairs_lost, numa_nodes)
     }
@@ -245,7 +241,8 @@ impl<'a, 'b> Search<'a, 'b> {
         if !self.setting.crosses {
             return rating;
         }
-        let (mut gpus, mut nics): (Vec<(usize, u32)>, Vec<(usize, u32)>) = (Vec::new(), Vec::new());
+        let mut gpus: Vec<(usize, u32)> = Vec::new();
+        let mut nics = Vec::new();
         for (choice, sets) in self.supplies().flat_map(|supply| &supply.sets) {
             let choice = &self.setting.choices[*choice];
             if !matches!(self.items[choice.item].rule, Rule::Loose(_)) {
@@ -275,7 +272,8 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut arranged = Vec::with_capacity(self.chosen.len());
         let mut start = 0;
         while start < self.blocks.len() {
-            let mirrors = self.blocks[start + 1..].iter().take_while(|b| b.mirrors_previous).count();
+            let mirrors =
+                self.blocks[start + 1..].iter().take_while(|b| b.mirrors_previous).count();
             let end = start + 1 + mirrors;
             let chosen = &self.chosen[start..end];
             if chosen.iter().all(|option| *option == chosen[0]) {

@@ -86,7 +86,7 @@ impl Enumerate<'_> {
             if !self.alike[index].accepted_by(filter) || !self.joins(part, index) {
                 continue;
             }
-            let left = self.alike[index].len().saturating_sub(self.taken(index));
+            let left = self.alike[index].count().saturating_sub(self.taken(index));
             for count in (1..=missing.min(left)).rev() {
                 self.takes.push(Take { alike: index, part, count });
                 self.part(part, index + 1, missing - count, budget);

@@ -51,9 +51,10 @@ pub fn count(problem: &Problem, state: State<'_>) -> Option<Shortage> {
             return Some(Shortage::Devices { filters: vec![filter], needed: *needed });
         }
     }
-    let overlap = accepted.iter().enumerate().any(|(index, set)| {
-        accepted[..index].iter().any(|other| !other.and(*set).is_empty())
-    });
+    let overlap = accepted
+        .iter()
+        .enumerate()
+        .any(|(index, set)| accepted[..index].iter().any(|other| !other.and(*set).is_empty()));
     if !overlap {
         return None;
     }

@@ -84,7 +84,7 @@ pub fn solve(problem: &Problem, state: State<'_>, steps: u32) -> Result<Grant, S
         best: None,
         reached: vec![0; problem.items.len()],
     };
-    node.bonds(&mut state.accepted_by.to_vec(), 0);
+    node.bonds(state.accepted_by, 0);
     let spent = node.budget.is_spent();
     match node.best {
         Some(Granted { score, sets }) => Ok(Grant { score, sets, optimal: !spent }),
@@ -111,7 +111,7 @@ struct Granted {
 
 impl OneNode<'_> {
     /// Tries every value of the bonds from `bond` on: only devices with the value serve the bound requests.
-    fn bonds(&mut self, accepted_by: &mut Vec<u128>, bond: usize) {
+    fn bonds(&mut self, accepted_by: &[u128], bond: usize) {
         let Some(name) = self.problem.bonds.get(bond) else {
             self.within_levels(accepted_by);
             return;
@@ -125,13 +125,13 @@ impl OneNode<'_> {
             }
         }
         for value in values {
-            let mut narrowed = accepted_by.clone();
+            let mut narrowed = accepted_by.to_vec();
             for (position, accepted_by) in narrowed.iter_mut().enumerate() {
                 if self.state.layout.devices[position].attributes.get(name) != Some(value) {
                     *accepted_by &= !bound;
                 }
             }
-            self.bonds(&mut narrowed, bond + 1);
+            self.bonds(&narrowed, bond + 1);
         }
     }
 
@@ -146,9 +146,9 @@ impl OneNode<'_> {
             return;
         };
         let nearest = nearest_pair(layout, &alike).unwrap_or(0);
-        let levels = PathClass::ALL.into_iter().filter(|class| {
-            *class == last || (*class < last && class.rank() >= nearest)
-        });
+        let levels = PathClass::ALL
+            .into_iter()
+            .filter(|class| *class == last || (*class < last && class.rank() >= nearest));
         let most = self.most_wishes();
         for level in levels {
             // Once there is a solution that farther units might beat, only the last level is left to try.
@@ -251,7 +251,8 @@ fn granted_sets(
     for (number, times) in taken {
         let choice = &setting.choices[*number];
         for _ in 0..*times {
-            let mut parts: GrantedSet = items[choice.item].parts.iter().map(|_| Vec::new()).collect();
+            let mut parts: GrantedSet =
+                items[choice.item].parts.iter().map(|_| Vec::new()).collect();
             for take in &choice.takes {
                 let devices = &setting.alike[take.alike].devices;
                 let from = next[take.alike];

@@ -73,7 +73,7 @@ pub enum ClassError {
         /// Path of the field in the class.
         field: String,
         /// What is wrong.
-        source: CompileError,
+        source: Box<CompileError>,
     },
     /// The specification of a ResourceClass is invalid.
     #[error("ResourceClass {class:?}: {message}")]
@@ -94,7 +94,9 @@ pub enum ClassError {
         source: Box<ClassError>,
     },
     /// A member names a ResourceClass.
-    #[error("ResourceClass {class:?}: {field}: {name:?} is a ResourceClass: expected a DeviceClass")]
+    #[error(
+        "ResourceClass {class:?}: {field}: {name:?} is a ResourceClass: expected a DeviceClass"
+    )]
     Nested {
         /// The class.
         class: String,
@@ -151,7 +153,8 @@ impl Classes {
     }
 
     fn resource_class(&mut self, name: &str, class: &ResourceClass) -> Result<Class, ClassError> {
-        if self.devices.get(name).is_some_and(|device_class| !is_compiled_from(device_class, name)) {
+        if self.devices.get(name).is_some_and(|device_class| !is_compiled_from(device_class, name))
+        {
             return Err(ClassError::NameTaken(name.to_owned()));
         }
         class.validate().map_err(|errors| ClassError::Invalid {
@@ -162,7 +165,11 @@ impl Classes {
         let mut members = Vec::new();
         for (index, member) in class.spec.members.iter().enumerate() {
             let (member, of_member) = self.member(name, index, member)?;
-            config.extend(of_member.into_iter().filter(|entry| !config.contains(entry)).collect::<Vec<_>>());
+            for entry in of_member {
+                if !config.contains(&entry) {
+                    config.push(entry);
+                }
+            }
             members.push(member);
         }
         config.extend(class.spec.config.iter().cloned());
@@ -210,7 +217,7 @@ impl Classes {
             Some(self.compiled.step(expression).map_err(|source| ClassError::Selector {
                 class: class.to_owned(),
                 field: format!("{field}[{index}].cel.expression"),
-                source,
+                source: Box::new(source),
             }))
         });
         compiled.collect()

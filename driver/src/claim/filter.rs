@@ -123,9 +123,7 @@ impl Toleration {
         // An empty key tolerates everything with `Exists` and nothing with `Equal`.
         let value = match &self.value {
             None => true,
-            Some(value) => {
-                self.key.is_some() && *value == taint.value.clone().unwrap_or_default()
-            }
+            Some(value) => self.key.is_some() && *value == taint.value.clone().unwrap_or_default(),
         };
         key && effect && value
     }
@@ -203,7 +201,8 @@ pub(super) fn steps(
         let Some(cel) = &selector.cel else {
             return Err(ClaimError::Unsupported { field, feature: "expected a value".to_owned() });
         };
-        classes.step(&cel.expression).map_err(|source| ClaimError::Selector { field, source })
+        let step = classes.step(&cel.expression);
+        step.map_err(|source| ClaimError::Selector { field, source: Box::new(source) })
     });
     compiled.collect()
 }

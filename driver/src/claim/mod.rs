@@ -110,7 +110,7 @@ pub enum ClaimError {
         /// Path of the field.
         field: String,
         /// What is wrong.
-        source: crate::selector::CompileError,
+        source: Box<crate::selector::CompileError>,
     },
     /// A feature that is not implemented, or not allowed here.
     #[error("{field}: {feature}")]
@@ -151,7 +151,10 @@ pub enum ClaimError {
 
 impl Claim {
     /// Reads a claim against the classes it names.
-    pub fn parse(claim: &resource::ResourceClaim, classes: &mut Classes) -> Result<Self, ClaimError> {
+    pub fn parse(
+        claim: &resource::ResourceClaim,
+        classes: &mut Classes,
+    ) -> Result<Self, ClaimError> {
         let devices = claim.spec.as_ref().and_then(|spec| spec.devices.clone()).unwrap_or_default();
         let requests = devices.requests.unwrap_or_default();
         let requests: Vec<_> = requests
@@ -204,9 +207,10 @@ fn parse_request(
     let Some(exactly) = &request.exactly else {
         return unsupported(field, "expected a request");
     };
-    let class = classes
-        .get(&exactly.device_class_name)
-        .map_err(|source| ClaimError::Class { field: format!("{field}.deviceClassName"), source })?;
+    let class = classes.get(&exactly.device_class_name).map_err(|source| ClaimError::Class {
+        field: format!("{field}.deviceClassName"),
+        source,
+    })?;
     refuse_unsupported(&field, exactly, class.unit.is_some())?;
     let count = match exactly.count.unwrap_or(1) {
         count @ ..1 => return Err(ClaimError::Count { field: format!("{field}.count"), count }),
@@ -237,7 +241,9 @@ fn refuse_unsupported(
     let why = if is_unit { "not allowed on a request for a ResourceClass" } else { NOT_YET };
     match exactly.allocation_mode.as_deref() {
         None | Some("" | "ExactCount") => {}
-        Some("All") => return unsupported(format!("{field}.allocationMode"), format!("All: {why}")),
+        Some("All") => {
+            return unsupported(format!("{field}.allocationMode"), format!("All: {why}"));
+        }
         Some(other) => {
             let text = format!("{other:?}: expected ExactCount or All");
             return unsupported(format!("{field}.allocationMode"), text);

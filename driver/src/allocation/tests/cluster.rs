@@ -122,7 +122,8 @@ pub fn unit_class(name: &str, (gpus, nics): (u32, u32), locality: Value) -> Valu
         let class = format!("{name}.lanemate.dev");
         (count > 0).then(|| json!({"name": name, "deviceClassName": class, "count": count}))
     };
-    let members: Vec<Value> = [member("gpu", gpus), member("nic", nics)].into_iter().flatten().collect();
+    let members: Vec<Value> =
+        [member("gpu", gpus), member("nic", nics)].into_iter().flatten().collect();
     json!({
         "apiVersion": "lanemate.dev/v1alpha1", "kind": "ResourceClass", "metadata": {"name": name},
         "spec": {"members": members, "locality": locality},
@@ -149,9 +150,7 @@ pub fn parse(claim: Value, classes: &mut Classes) -> Result<Claim, ClaimError> {
 
 /// Decides on all nodes of a cluster.
 pub fn decided(cluster: &Cluster, claims: &[&Claim]) -> Decision {
-    let candidates: Vec<_> = cluster
-        .nodes()
-        .map(|(name, _)| Candidate { name: name.to_owned(), unfit: None })
-        .collect();
+    let candidates: Vec<_> =
+        cluster.nodes().map(|(name, _)| Candidate { name: name.to_owned(), unfit: None }).collect();
     decide(cluster, &mut Evaluations::default(), claims, &candidates, SEARCH_BUDGET).unwrap()
 }

@@ -129,7 +129,8 @@ impl<'a> Oracle<'a> {
         });
         let from = same_as_before.map_or(0, |before| devices[before] + 1);
         for device in from..self.layout.len() {
-            if self.free.contains(device) && !devices.contains(&device) && self.takes(slot, device) {
+            if self.free.contains(device) && !devices.contains(&device) && self.takes(slot, device)
+            {
                 devices.push(device);
                 self.assign(devices, best);
                 devices.pop();
@@ -142,9 +143,8 @@ impl<'a> Oracle<'a> {
         let mut steps = slot.filter.steps.iter();
         slot.filter.tolerates(device)
             && (slot.unit.is_none() || self.layout.kinds[position].is_some())
-            && steps.all(|step| {
-                matches!(filter::matches(step, device, &device.attributes), Ok(true))
-            })
+            && steps
+                .all(|step| matches!(filter::matches(step, device, &device.attributes), Ok(true)))
     }
 
     /// The score of an assignment; absent when it breaks a rule.
@@ -220,15 +220,18 @@ impl<'a> Oracle<'a> {
     }
 
     fn constraints_hold(&self, devices: &[usize]) -> bool {
-        let constraints = self.claims.iter().enumerate().flat_map(|(claim, c)| {
-            c.constraints.iter().map(move |constraint| (claim, constraint))
-        });
+        let constraints =
+            self.claims.iter().enumerate().flat_map(|(claim, c)| {
+                c.constraints.iter().map(move |constraint| (claim, constraint))
+            });
         for (claim, constraint) in constraints {
             let bound = self.slots.iter().zip(devices).filter(|(slot, _)| {
                 slot.claim == claim && constraint.requests.contains(&slot.request)
             });
             let values: Vec<Option<&AttributeValue>> = bound
-                .map(|(_, device)| self.layout.devices[*device].attributes.get(&constraint.attribute))
+                .map(|(_, device)| {
+                    self.layout.devices[*device].attributes.get(&constraint.attribute)
+                })
                 .collect();
             if values.iter().any(|value| value.is_none() || *value != values[0]) {
                 return false;
@@ -250,7 +253,8 @@ impl<'a> Oracle<'a> {
             let of = |kind: DeviceSet| set.and(members).and(kind).len();
             of(layout.gpus).min(of(layout.nics))
         };
-        let lost = layout.members.iter().map(|m| pairs(before, *m) - pairs(after, *m)).sum::<usize>();
+        let lost =
+            layout.members.iter().map(|m| pairs(before, *m) - pairs(after, *m)).sum::<usize>();
         let mut by_numa: BTreeMap<u8, usize> = BTreeMap::new();
         for members in &layout.members {
             for node in layout.numa.iter().copied().collect::<BTreeSet<u8>>() {

@@ -169,7 +169,11 @@ fn case(seed: u64) -> Case {
 }
 
 /// Devices in the order of the oracle's slots.
-fn in_slots(oracle: &Oracle<'_>, problem: &crate::allocation::Problem, grant: &Grant) -> Vec<usize> {
+fn in_slots(
+    oracle: &Oracle<'_>,
+    problem: &crate::allocation::Problem,
+    grant: &Grant,
+) -> Vec<usize> {
     // Units of a request one after another, then the requests' other devices, each list in its own order.
     let mut by_unit: Vec<((usize, usize), Vec<usize>)> = Vec::new();
     let mut by_request: Vec<((usize, usize), Vec<usize>)> = Vec::new();
