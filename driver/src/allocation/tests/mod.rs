@@ -1,6 +1,5 @@
 //! The allocation core against a brute-force oracle on small random nodes, and on what people ask for.
 
-mod cluster;
 mod oracle;
 mod properties;
 mod scenarios;

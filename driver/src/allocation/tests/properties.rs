@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::cluster::{TestDevice, claim_value, classes, cluster, decided, parse, unit_class};
 use super::oracle::Oracle;
 use crate::allocation::node::Answer;
 use crate::allocation::{Cluster, Grant, Shortage, State, solve};
 use crate::claim::Claim;
 use crate::pool::DeviceSet;
+use crate::testing::cluster::{
+    TestDevice, claim_value, classes, cluster, decided, parse, unit_class,
+};
 
 /// A small generator with a seed (xorshift64*), so that a failure can be run again.
 struct Random(u64);

@@ -2,6 +2,8 @@
 // Reads fixtures of this repository; no part of the driver.
 #![allow(clippy::disallowed_methods)]
 
+pub mod cluster;
+
 use std::path::PathBuf;
 
 use crate::discovery::{Facts, HostCapture, discover};

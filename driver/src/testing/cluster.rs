@@ -1,4 +1,6 @@
-//! Small clusters, claims and classes for the tests of this module.
+//! Small clusters, claims and classes, made from a few words.
+// Panics on fixtures that do not parse: they are written in tests.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 
@@ -13,12 +15,19 @@ use crate::pool::Slices;
 /// One device in short: kind, place, NUMA node, island and further attributes.
 #[derive(Clone, Debug)]
 pub struct TestDevice {
+    /// Name within the pool.
     pub name: String,
+    /// `gpu` or `nic`.
     pub kind: &'static str,
+    /// `pciePath`.
     pub place: String,
+    /// NUMA node.
     pub numa: i64,
+    /// `nvlinkDomain`.
     pub island: Option<String>,
+    /// An attribute `color`.
     pub color: Option<&'static str>,
+    /// Carries a taint instead of the allocator's.
     pub tainted: bool,
 }
 
@@ -60,6 +69,10 @@ fn device(device: &TestDevice) -> Value {
     json!({"name": device.name, "attributes": attributes, "taints": taints})
 }
 
+/// A typed object.
+///
+/// # Panics
+/// When the value has another shape.
 pub fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
@@ -89,6 +102,10 @@ pub fn cluster(nodes: &[(&str, Vec<TestDevice>)]) -> Cluster {
     cluster_of(&slices)
 }
 
+/// A cluster of the nodes that some slices name.
+///
+/// # Panics
+/// When a node has too many devices.
 pub fn cluster_of(slices: &[resource::ResourceSlice]) -> Cluster {
     let index = Slices::new(slices, |_| true);
     let mut cluster = Cluster::default();
@@ -144,11 +161,18 @@ pub fn claim_value(name: &str, requests: &[(&str, &str, u32)]) -> Value {
     })
 }
 
+/// A claim against classes.
+///
+/// # Errors
+/// Those of [`Claim::parse`].
 pub fn parse(claim: Value, classes: &mut Classes) -> Result<Claim, ClaimError> {
     Claim::parse(&from_json(claim), classes)
 }
 
 /// Decides on all nodes of a cluster.
+///
+/// # Panics
+/// When the claims have too many filters.
 pub fn decided(cluster: &Cluster, claims: &[&Claim]) -> Decision {
     let candidates: Vec<_> =
         cluster.nodes().map(|(name, _)| Candidate { name: name.to_owned(), unfit: None }).collect();
