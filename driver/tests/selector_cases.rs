@@ -1,6 +1,7 @@
 //! Selectors against the answers of the upstream allocator: every case in `test/cases` that is about
 //! CEL, with its devices and the devices that upstream chose, or the device it failed on.
 #![allow(clippy::disallowed_methods, reason = "the cases are files")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::PathBuf;

@@ -81,11 +81,11 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A bridge of a port type with the access control register, behind one other capability each.
-    pub(crate) fn bridge(port: u16, control: Option<u16>) -> Vec<u8> {
+    pub(in crate::discovery) fn bridge(port: u16, control: Option<u16>) -> Vec<u8> {
         let mut bytes = vec![0; 4096];
         bytes[STATUS] = 0x10;
         bytes[CAPABILITIES_POINTER] = 0x40;

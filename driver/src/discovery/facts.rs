@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::ids::{NumaNode, PciAddress};
 
 /// Everything that was read about one machine.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// All PCI functions.
     pub functions: BTreeMap<PciAddress, PciFunction>,
@@ -43,8 +43,8 @@ pub struct PciFunction {
     pub address: PciAddress,
     /// Last component of the form `pciDDDD:BB` in the real path.
     pub host_bridge: Option<String>,
-    /// First component below `sys/devices` when it is a host bridge: what the standard attribute `pcieRoot` is made of.
-    /// Differs from `host_bridge` where other buses lie in front (VMBus, VMD).
+    /// First component below `sys/devices` when it is a host bridge: what the standard attribute
+    /// `pcieRoot` is made of. Not `host_bridge` where other buses lie in front (VMBus, VMD).
     pub pcie_root: Option<String>,
     /// Bridges strictly between host bridge and function, outermost first.
     pub bridges: Vec<Bridge>,
@@ -196,6 +196,8 @@ pub struct NvmlFacts {
     pub cuda_driver_version: Option<u32>,
     /// GPUs by PCI address.
     pub gpus: BTreeMap<PciAddress, NvmlGpu>,
+    /// GPUs that the library lists but cannot read; discovery moves them to [`Facts::problems`].
+    pub problems: Vec<Problem>,
 }
 
 /// One GPU as the NVIDIA library sees it.

@@ -3,6 +3,7 @@
 // The core is free of IO; this file is the place where discovery touches the file system.
 #![allow(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -104,29 +105,28 @@ pub fn realpath_from(
     path: &str,
 ) -> Result<RealPath, HostError> {
     let mut real = if path.starts_with('/') { String::new() } else { directory.0.clone() };
-    let mut rest = path.to_owned();
+    let mut rest = Cow::Borrowed(path);
+    let mut at = 0;
     let mut links = 0;
     // Each round takes a component off `rest`, which grows by a bounded target at most 40 times.
-    while !rest.is_empty() {
-        let (component, tail) = match rest.split_once('/') {
-            Some((component, tail)) => (component.to_owned(), tail.to_owned()),
-            None => (rest, String::new()),
-        };
-        rest = tail;
-        let parent = real.len();
-        match component.as_str() {
+    while let Some(ahead) = rest.get(at..).filter(|ahead| !ahead.is_empty()) {
+        let component = ahead.split('/').next().unwrap_or_default();
+        let (parent, length) = (real.len(), component.len());
+        at += length + 1;
+        match component {
             "" | "." => continue,
             ".." => {
                 real.truncate(real.rfind('/').unwrap_or(0));
                 continue;
             }
-            name if real.is_empty() => real.push_str(name),
             name => {
-                real.push('/');
+                if !real.is_empty() {
+                    real.push('/');
+                }
                 real.push_str(name);
             }
         }
-        if real.len() + rest.len() > MAX_PATH_BYTES {
+        if real.len() + ahead.len() - length > MAX_PATH_BYTES {
             return Err(HostError::PathTooLong);
         }
         let Some(target) = host.link(&real)? else { continue };
@@ -135,7 +135,8 @@ pub fn realpath_from(
             return Err(HostError::TooManyLinks);
         }
         real.truncate(if target.starts_with('/') { 0 } else { parent });
-        rest = if rest.is_empty() { target } else { format!("{target}/{rest}") };
+        rest = Cow::Owned(format!("{target}/{}", rest.get(at..).unwrap_or_default()));
+        at = 0;
     }
     Ok(RealPath(real))
 }

@@ -1,5 +1,6 @@
 //! Reads a machine, live or captured, into [`Facts`].
 
+pub mod anonymise;
 pub mod capture;
 mod config;
 pub mod facts;
@@ -9,17 +10,27 @@ mod net;
 mod nic;
 mod nodes;
 mod numa;
+#[cfg(feature = "nvml")]
+pub mod nvml;
 pub mod nvml_section;
 mod pci;
+mod pseudonym;
 mod read;
+pub mod record;
 mod vpd;
 
+pub use anonymise::anonymise;
 pub use capture::{CaptureError, CaptureHost, HostCapture};
 pub use facts::Facts;
 pub use gpu::{GpuLibrary, GpuLibraryError, NoGpuLibrary};
 pub use host::{Host, HostError, LiveHost};
+pub use record::record;
 
+use facts::NvmlFacts;
 use read::{Parsed, Reader};
+
+/// File name of the NVIDIA library, as the path of its problems.
+const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// Reads everything about one machine. Never fails: what cannot be read is a problem beside the rest.
 pub fn discover(host: &dyn Host, gpus: &dyn GpuLibrary) -> Facts {
@@ -30,15 +41,36 @@ pub fn discover(host: &dyn Host, gpus: &dyn GpuLibrary) -> Facts {
     gpu::read(&mut reader, &mut functions);
     let network = net::read(&mut reader, &mut functions);
     let mut facts = Facts { network, numa, functions: functions.by_address, ..Facts::default() };
-    facts.nvml = gpus.read().unwrap_or_else(|error| {
-        reader.problem("libnvidia-ml.so.1", error.to_string());
-        None
-    });
+    facts.nvml = read_library(&mut reader, gpus);
     facts.gpudirect_rdma = gpu::gpudirect_rdma(&mut reader, &facts);
     facts.rdma_netns_exclusive = rdma_netns_exclusive(&mut reader);
     facts.device_nodes = nodes::read(&mut reader);
     facts.problems = reader.into_problems();
     facts
+}
+
+fn read_library(reader: &mut Reader<'_>, gpus: &dyn GpuLibrary) -> Option<NvmlFacts> {
+    match gpus.read() {
+        Ok(mut nvml) => {
+            let problems = nvml.as_mut().map(|nvml| std::mem::take(&mut nvml.problems));
+            reader.add_problems(problems.unwrap_or_default());
+            nvml
+        }
+        Err(error) => {
+            reader.problem(LIBRARY, error.to_string());
+            None
+        }
+    }
+}
+
+/// The library for a live root: it talks about the machine we run on, whatever the root, so it is used for `/` only.
+pub fn gpu_library(root: &std::path::Path) -> Box<dyn GpuLibrary> {
+    #[cfg(feature = "nvml")]
+    if root == std::path::Path::new("/") {
+        return Box::new(nvml::NvmlLibrary);
+    }
+    let _ = root;
+    Box::new(NoGpuLibrary)
 }
 
 /// The parameter follows `rdma system set netns`: `Y` is shared.

@@ -45,6 +45,7 @@ fn read_interface(reader: &mut Reader<'_>, directory: &RealPath) -> Interface {
     let mut interface = Interface {
         // Below a function there may be more, such as `virtio0/net/eth0`.
         function: function_above(directory),
+        software: directory.components().take(3).eq(["sys", "devices", "virtual"]),
         address: reader.text(directory, "address"),
         operstate: reader.text(directory, "operstate"),
         ..Interface::default()

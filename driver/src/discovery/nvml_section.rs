@@ -152,7 +152,8 @@ impl NvmlSection {
             }
         }
         let driver_version = self.driver_version.clone();
-        Ok(NvmlFacts { driver_version, cuda_driver_version: self.cuda_driver_version, gpus })
+        let cuda_driver_version = self.cuda_driver_version;
+        Ok(NvmlFacts { driver_version, cuda_driver_version, gpus, problems: Vec::new() })
     }
 
     /// The section that gives these facts.

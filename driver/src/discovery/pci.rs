@@ -117,11 +117,18 @@ fn place(reader: &mut Reader<'_>, path: &str, real: &RealPath, function: &mut Pc
             }
         }
     }
+    function.pcie_root = first_host_bridge(&components);
     function.host_bridge = components.get(root).map(|&name| name.to_owned());
     if let ["sys", "devices", first, ..] = components.as_slice() {
         function.pcie_root = is_host_bridge(first).then(|| (*first).to_owned());
     }
     function.bridges = bridges;
+}
+
+/// The host bridge right below `sys/devices`; absent where another bus lies in front.
+fn first_host_bridge(components: &[&str]) -> Option<String> {
+    let ["sys", "devices", first, ..] = components else { return None };
+    is_host_bridge(first).then(|| (*first).to_owned())
 }
 
 fn is_host_bridge(component: &str) -> bool {

@@ -39,6 +39,10 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem { path: path.into(), message: message.into() });
     }
 
+    pub(super) fn add_problems(&mut self, problems: impl IntoIterator<Item = Problem>) {
+        self.problems.extend(problems);
+    }
+
     /// The directory or file that a path means; `None` with a problem when its links do not end.
     pub(super) fn real(&mut self, path: &str) -> Option<RealPath> {
         let real = realpath(self.host, path);

@@ -25,14 +25,15 @@ pub(super) struct Field {
 #[error("vital product data makes no sense at byte {0}")]
 pub(super) struct VpdError(pub usize);
 
-/// The fields, and the error where the data breaks off. Each round takes at least one byte, so the length bounds it.
-pub(super) fn fields(bytes: &[u8]) -> (Vec<Field>, Result<(), VpdError>) {
+/// The fields, and the byte after the end mark or the error where the data breaks off. Each round takes
+/// at least three bytes, so the length bounds it.
+pub(super) fn fields(bytes: &[u8]) -> (Vec<Field>, Result<usize, VpdError>) {
     let mut found = Vec::new();
     let mut at = 0;
     loop {
         let Some(&tag) = bytes.get(at) else { return (found, Err(VpdError(at))) };
         if tag == END {
-            return (found, Ok(()));
+            return (found, Ok(at + 1));
         }
         let Some(content) = large_resource(bytes, at) else {
             return (found, Err(VpdError(at)));
@@ -88,7 +89,7 @@ pub(super) fn parse(bytes: &[u8]) -> (BTreeMap<String, String>, Result<(), VpdEr
             values.entry(keyword).or_insert_with(|| text.to_owned());
         }
     }
-    (values, result)
+    (values, result.map(|_| ()))
 }
 
 #[cfg(test)]

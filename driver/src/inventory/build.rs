@@ -2,7 +2,7 @@
 
 use super::uplink::Uplinks;
 use super::{
-    Inventory, LeftOut, OfferedDevice, Policy, Reason, attributes, exclusion, joint, limits, order,
+    Inventory, LeftOut, Policy, Reason, ReasonCode, attributes, exclusion, joint, limits, order,
 };
 use crate::discovery::facts::{Facts, PciFunction, Problem};
 use crate::ids::{Kind, PciAddress};
@@ -32,19 +32,16 @@ impl Inventory {
             kind: Kind::Nic,
             rdma_devices: Vec::new(),
             netdevs: vec![name.clone()],
-            reason: Reason { code: super::ReasonCode::DefaultRoute, text: text.clone() },
+            reason: Reason { code: ReasonCode::DefaultRoute, text: text.clone() },
         }));
         joint::publish(&mut inventory.devices, topology);
         inventory.apply(policy, facts);
         joint::publish(&mut inventory.devices, topology);
         inventory.keep_limits();
         inventory.devices = order::packed(std::mem::take(&mut inventory.devices), topology);
-        inventory.left_out.sort_by(|a, b| {
-            (a.address.is_none(), a.address, &a.netdevs).cmp(&(
-                b.address.is_none(),
-                b.address,
-                &b.netdevs,
-            ))
+        // Interfaces without a function come last.
+        inventory.left_out.sort_by_key(|device| {
+            (device.address.is_none(), device.address, device.netdevs.clone())
         });
         inventory
     }
@@ -88,12 +85,11 @@ impl Inventory {
     }
 
     fn keep_limits(&mut self) {
-        let mut devices: Vec<OfferedDevice> = std::mem::take(&mut self.devices);
-        for device in &mut devices {
-            let dropped = limits::enforce(device);
+        for mut device in std::mem::take(&mut self.devices) {
+            let dropped = limits::enforce(&mut device);
             self.blame(device.address, dropped);
+            self.devices.push(device);
         }
-        self.devices = devices;
     }
 
     fn blame(&mut self, address: PciAddress, messages: Vec<String>) {
@@ -116,8 +112,8 @@ fn left_out(function: &PciFunction, kind: Kind, reason: Reason) -> LeftOut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::ExcludeRule;
     use crate::inventory::policy::CelRule;
+    use crate::inventory::{ExcludeRule, OfferedDevice};
     use crate::topology::fixtures::{facts, gpu, nic};
 
     fn machine() -> Facts {

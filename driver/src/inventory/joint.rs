@@ -34,18 +34,28 @@ fn joint_switches<'a>(
     devices: &[OfferedDevice],
     topology: &'a Topology,
 ) -> BTreeMap<(&'a str, &'a str), String> {
-    let mut groups: BTreeMap<(&str, &str), (BTreeSet<Kind>, Vec<&Place>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), Group<'_>> = BTreeMap::new();
     for device in devices {
         if let Some(place) = topology.place(device.address) {
-            let (kinds, places) = groups.entry(place.root_port()).or_default();
-            kinds.insert(device.kind);
-            places.push(place);
+            let group = groups.entry(place.root_port()).or_default();
+            group.kinds.insert(device.kind);
+            group.places.push(place);
         }
     }
-    let joint = groups.into_iter().filter(|(_, (kinds, _))| kinds.len() > 1);
-    let named = joint.filter_map(|(port, (_, places))| {
-        let outermost = places.iter().filter_map(|place| place.outermost_switch()).min();
-        Some((port, outermost.or_else(|| Some(places.first()?.slot_address()))?))
-    });
-    named.collect()
+    let joint = groups.into_iter().filter(|(_, group)| group.kinds.len() > 1);
+    joint.filter_map(|(port, group)| Some((port, group.name()?))).collect()
+}
+
+/// Offered devices below one root port.
+#[derive(Default)]
+struct Group<'a> {
+    kinds: BTreeSet<Kind>,
+    places: Vec<&'a Place>,
+}
+
+impl Group<'_> {
+    fn name(&self) -> Option<String> {
+        let outermost = self.places.iter().filter_map(|place| place.outermost_switch()).min();
+        outermost.or_else(|| Some(self.places.first()?.slot_address()))
+    }
 }

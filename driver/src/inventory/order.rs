@@ -3,7 +3,7 @@
 //!
 //! First come the root ports with GPU and NIC, NUMA node by NUMA node, GPUs before NICs. Last come
 //! the singles, whose grant spoils no near pair; among these the farther from any mate, the earlier,
-//! so that what can still make a fair pair goes last.
+//! so that what can still make a fair pair goes last. Singles of one host bridge stand together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ struct Key {
     address: PciAddress,
 }
 
-/// The devices below one root port. Ordered by NUMA node, the unknown one last, then by address.
+/// Devices that stand together. Ordered by NUMA node, the unknown one last, then by address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     numa_unknown: bool,
@@ -45,24 +45,32 @@ struct Group {
     lowest: PciAddress,
 }
 
+/// Host bridge, and the slot below it for devices with a joint switch.
+type GroupName<'a> = (&'a str, Option<&'a str>);
+
 fn key(
     device: &OfferedDevice,
     all: &[OfferedDevice],
-    groups: &BTreeMap<(&str, &str), Group>,
+    groups: &BTreeMap<GroupName<'_>, Group>,
     topology: &Topology,
 ) -> Key {
-    let place = topology.place(device.address);
-    let single = !device.attributes.contains_key(attribute::PCIE_SWITCH);
-    let group = place.and_then(|place| groups.get(&place.root_port()).copied());
-    let nearest = if single { nearest_mate(device, all, topology) } else { PathClass::Pix };
+    let group = group_name(device, topology).and_then(|name| groups.get(&name).copied());
+    let single = is_single(device);
     Key {
         single,
-        farthest_first: Reverse(nearest),
+        farthest_first: Reverse(match single {
+            true => nearest_mate(device, all, topology),
+            false => PathClass::Pix,
+        }),
         group: group.unwrap_or_else(|| alone(device.address, topology)),
         kind: device.kind,
-        place: place.cloned(),
+        place: topology.place(device.address).cloned(),
         address: device.address,
     }
+}
+
+fn is_single(device: &OfferedDevice) -> bool {
+    !device.attributes.contains_key(attribute::PCIE_SWITCH)
 }
 
 fn nearest_mate(device: &OfferedDevice, all: &[OfferedDevice], topology: &Topology) -> PathClass {
@@ -71,21 +79,21 @@ fn nearest_mate(device: &OfferedDevice, all: &[OfferedDevice], topology: &Topolo
     classes.min().unwrap_or(PathClass::Sys)
 }
 
-fn groups<'a>(
-    devices: &[OfferedDevice],
-    topology: &'a Topology,
-) -> BTreeMap<(&'a str, &'a str), Group> {
-    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+fn group_name<'a>(device: &OfferedDevice, topology: &'a Topology) -> Option<GroupName<'a>> {
+    let (host_bridge, slot) = topology.place(device.address)?.root_port();
+    Some((host_bridge, (!is_single(device)).then_some(slot)))
+}
+
+/// Each group has the lowest known NUMA node and the lowest address of its devices.
+fn groups<'a>(devices: &[OfferedDevice], topology: &'a Topology) -> BTreeMap<GroupName<'a>, Group> {
+    let mut groups: BTreeMap<GroupName<'_>, Group> = BTreeMap::new();
     for device in devices {
-        let Some(place) = topology.place(device.address) else { continue };
+        let Some(name) = group_name(device, topology) else { continue };
         let one = alone(device.address, topology);
-        let group = groups.entry(place.root_port()).or_insert(one);
-        // The lowest known node and the lowest address, whichever device they are of.
-        let known_first = (one.numa_unknown, one.numa) < (group.numa_unknown, group.numa);
-        if known_first {
-            (group.numa_unknown, group.numa) = (one.numa_unknown, one.numa);
-        }
-        group.lowest = group.lowest.min(one.lowest);
+        let group = groups.entry(name).or_insert(one);
+        let numa = (group.numa_unknown, group.numa).min((one.numa_unknown, one.numa));
+        let lowest = group.lowest.min(one.lowest);
+        *group = Group { numa_unknown: numa.0, numa: numa.1, lowest };
     }
     groups
 }

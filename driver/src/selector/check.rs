@@ -6,11 +6,9 @@ mod macros;
 mod operators;
 mod select;
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SourceInfo};
-
 use super::error::{Position, Problem};
 use super::node::{Element, Entry, Node, Which};
-use super::source;
+use super::syntax::{self, Expr, Kind};
 use super::types::{Type, listed};
 use super::value::Value;
 
@@ -23,12 +21,9 @@ const ASSUMED_ELEMENTS: u64 = 64;
 
 /// Parses and checks a selector.
 pub(super) fn compile(expression: &str) -> Result<Node, Problem> {
-    source::bound(expression)?;
-    let parser = cel::Env::default().parser();
-    let (tree, info) = parser.parse_with_source_info(expression).map_err(|e| syntax(&e))?;
+    let tree = syntax::parse(expression)?;
     let mut checker = Checker {
         source: expression,
-        info,
         scope: Vec::new(),
         slots: 0,
         nodes: 0,
@@ -46,19 +41,6 @@ pub(super) fn compile(expression: &str) -> Result<Node, Problem> {
         return Err(Problem::TooExpensive { steps, limit: MAX_STEPS });
     }
     Ok(root.node)
-}
-
-/// The first complaint of the parser, without its list of tokens.
-fn syntax(errors: &cel::ParseErrors) -> Problem {
-    let first = errors.errors.first();
-    let (line, column) = first.map_or((1, 1), |error| error.pos);
-    let message = first.map_or("no expression", |error| error.msg.as_str());
-    let message = message.split(" expecting {").next().unwrap_or(message);
-    let at = Position {
-        line: usize::try_from(line).unwrap_or(1).max(1),
-        column: usize::try_from(column).unwrap_or(1).max(1),
-    };
-    Problem::Syntax { at, message: message.replace("Syntax error: ", "") }
 }
 
 /// A checked part of the expression.
@@ -84,7 +66,6 @@ struct Variable {
 
 struct Checker<'s> {
     source: &'s str,
-    info: SourceInfo,
     scope: Vec<Variable>,
     /// Variables that exist at run time; others stand for a part of the device.
     slots: usize,
@@ -98,43 +79,49 @@ struct Checker<'s> {
 }
 
 impl Checker<'_> {
-    fn at(&self, expr: &IdedExpr) -> Position {
-        let start = self.info.offset_for(expr.id).map_or(0, |(start, _)| start);
-        Position::of(self.source, usize::try_from(start).unwrap_or_default())
+    fn at(&self, expr: &Expr) -> Position {
+        Position::of(self.source, expr.at)
     }
 
-    fn mistyped(&self, expr: &IdedExpr, message: impl Into<String>) -> Problem {
+    fn mistyped(&self, expr: &Expr, message: impl Into<String>) -> Problem {
         Problem::Mistyped { at: self.at(expr), message: message.into() }
     }
 
-    fn check(&mut self, expr: &IdedExpr) -> Result<Typed, Problem> {
+    fn check(&mut self, expr: &Expr) -> Result<Typed, Problem> {
         self.nodes += 1;
-        match &expr.expr {
-            Expr::Literal(literal) => Ok(constant(literal)),
-            Expr::Ident(name) => self.name(expr, name),
-            Expr::Select(select) => self.select(expr, select),
-            Expr::Call(call) => self.call(expr, call),
-            Expr::List(list) => self.list(list),
-            Expr::Map(map) => self.map(expr, map),
-            Expr::Struct(message) => Err(self.mistyped(
-                expr,
-                format!("messages such as {}{{}} are not supported", message.type_name),
-            )),
-            Expr::Comprehension(_) | Expr::Unspecified => {
-                Err(self.mistyped(expr, "not an expression"))
+        match &expr.kind {
+            Kind::Literal(value) => {
+                let ty = Type::parse(value.kind()).unwrap_or(Type::Dyn);
+                Ok(Typed::new(Node::Const(value.clone()), ty))
             }
+            Kind::Name(name, global) => self.name(expr, name, *global),
+            Kind::Select { operand, field, optional } => {
+                self.select(expr, operand, field, *optional)
+            }
+            Kind::Index { operand, key, optional } => self.index(expr, operand, key, *optional),
+            Kind::Call { target, name, args } => self.call(expr, target.as_deref(), name, args),
+            Kind::List(elements) => self.list(elements),
+            Kind::Map(entries) => self.map(entries),
+            Kind::Not(operand) => self.not(expr, operand),
+            Kind::Negate(operand) => self.negate(expr, operand),
+            Kind::Binary(operator, operands) => self.binary(expr, *operator, operands),
+            Kind::And(operands) => {
+                Ok(Typed::new(Node::And(self.truths(operands, "&&")?), Type::Bool))
+            }
+            Kind::Or(operands) => {
+                Ok(Typed::new(Node::Or(self.truths(operands, "||")?), Type::Bool))
+            }
+            Kind::Conditional(parts) => self.conditional(expr, parts),
         }
     }
 
     /// A variable, `device`, or the name of a type.
-    fn name(&self, expr: &IdedExpr, name: &str) -> Result<Typed, Problem> {
-        let global = name.strip_prefix('.');
-        if global.is_none()
-            && let Some(variable) = self.scope.iter().rev().find(|known| known.name == name)
+    fn name(&self, expr: &Expr, name: &str, global: bool) -> Result<Typed, Problem> {
+        if !global && let Some(variable) = self.scope.iter().rev().find(|known| known.name == name)
         {
             return Ok(variable.value.clone());
         }
-        match global.unwrap_or(name) {
+        match name {
             "device" => Ok(Typed::new(Node::Device, Type::Device)),
             name => match TYPE_NAMES.into_iter().find(|known| *known == name) {
                 Some(name) => Ok(Typed::new(Node::Const(Value::Kind(name)), Type::Kind)),
@@ -160,48 +147,42 @@ impl Checker<'_> {
             || self.scope.iter().any(|variable| variable.name == name)
     }
 
-    fn list(&mut self, list: &ListExpr) -> Result<Typed, Problem> {
-        let mut elements = Vec::with_capacity(list.elements.len());
+    fn list(&mut self, list: &[(Expr, bool)]) -> Result<Typed, Problem> {
+        let mut elements = Vec::with_capacity(list.len());
         let mut ty = Type::Free;
-        for (index, element) in list.elements.iter().enumerate() {
-            let optional = list.optional_indices.contains(&index);
+        for (element, optional) in list {
             let Typed { node: value, ty: own, .. } = self.check(element)?;
-            let own = if optional { self.inner_type(element, own)? } else { own };
+            let own = if *optional { self.inner_type(element, own)? } else { own };
             ty = self.mix(element, "list", ty, own)?;
-            elements.push(Element { value, optional });
+            elements.push(Element { value, optional: *optional });
         }
         let count = elements.len();
         let node = match constants(&elements) {
             Some(values) => Node::Const(Value::List(values.into())),
             None => Node::List(elements.into()),
         };
-        let mut typed = Typed::new(node, Type::list(ty));
-        typed.elements = u64::try_from(count).unwrap_or(u64::MAX);
-        Ok(typed)
+        let elements = u64::try_from(count).unwrap_or(u64::MAX);
+        Ok(Typed { node, ty: Type::list(ty), elements })
     }
 
-    fn map(&mut self, expr: &IdedExpr, map: &MapExpr) -> Result<Typed, Problem> {
-        let mut entries = Vec::with_capacity(map.entries.len());
+    fn map(&mut self, map: &[(Expr, Expr, bool)]) -> Result<Typed, Problem> {
+        let mut entries = Vec::with_capacity(map.len());
         let (mut key_type, mut value_type) = (Type::Free, Type::Free);
-        for entry in &map.entries {
-            let EntryExpr::MapEntry(entry) = &entry.expr else {
-                return Err(self.mistyped(expr, "not an entry of a map"));
-            };
-            let key = self.check(&entry.key)?;
-            let Typed { node: value, ty: own, .. } = self.check(&entry.value)?;
-            let own = if entry.optional { self.inner_type(&entry.value, own)? } else { own };
-            key_type = self.mix(&entry.key, "map", key_type, key.ty)?;
-            value_type = self.mix(&entry.value, "map", value_type, own)?;
-            entries.push(Entry { key: key.node, value, optional: entry.optional });
+        for (key_expr, value_expr, optional) in map {
+            let Typed { node: key, ty: own_key, .. } = self.check(key_expr)?;
+            let Typed { node: value, ty: own, .. } = self.check(value_expr)?;
+            let own = if *optional { self.inner_type(value_expr, own)? } else { own };
+            key_type = self.mix(key_expr, "map", key_type, own_key)?;
+            value_type = self.mix(value_expr, "map", value_type, own)?;
+            entries.push(Entry { key, value, optional: *optional });
         }
-        let count = entries.len();
-        let mut typed = Typed::new(Node::Map(entries.into()), Type::map(key_type, value_type));
-        typed.elements = u64::try_from(count).unwrap_or(u64::MAX);
-        Ok(typed)
+        let elements = u64::try_from(entries.len()).unwrap_or(u64::MAX);
+        let ty = Type::map(key_type, value_type);
+        Ok(Typed { node: Node::Map(entries.into()), ty, elements })
     }
 
     /// The type of the elements so far with one more.
-    fn mix(&self, expr: &IdedExpr, literal: &str, ty: Type, own: Type) -> Result<Type, Problem> {
+    fn mix(&self, expr: &Expr, literal: &str, ty: Type, own: Type) -> Result<Type, Problem> {
         match ty {
             Type::Free => Ok(own),
             ty if ty.same(&own) => Ok(ty),
@@ -216,7 +197,7 @@ impl Checker<'_> {
         }
     }
 
-    fn inner_type(&self, expr: &IdedExpr, ty: Type) -> Result<Type, Problem> {
+    fn inner_type(&self, expr: &Expr, ty: Type) -> Result<Type, Problem> {
         match ty {
             Type::Optional(inner) => Ok(*inner),
             ty if ty.is_dyn() => Ok(Type::Dyn),
@@ -226,7 +207,7 @@ impl Checker<'_> {
 
     fn arguments(
         &self,
-        expr: &IdedExpr,
+        expr: &Expr,
         function: &str,
         given: &[&Type],
         known: impl Into<String>,
@@ -251,19 +232,6 @@ fn constants(elements: &[Element]) -> Option<Vec<Value<'static>>> {
         _ => None,
     };
     elements.iter().map(value).collect()
-}
-
-fn constant(literal: &LiteralValue) -> Typed {
-    let (value, ty) = match literal {
-        LiteralValue::Boolean(value) => (Value::Bool(*value.inner()), Type::Bool),
-        LiteralValue::Bytes(value) => (Value::Bytes(value.inner().into()), Type::Bytes),
-        LiteralValue::Double(value) => (Value::Double(*value.inner()), Type::Double),
-        LiteralValue::Int(value) => (Value::Int(*value.inner()), Type::Int),
-        LiteralValue::Null => (Value::Null, Type::Null),
-        LiteralValue::String(value) => (Value::text(value.inner().to_owned()), Type::Text),
-        LiteralValue::UInt(value) => (Value::Uint(*value.inner()), Type::Uint),
-    };
-    Typed::new(Node::Const(value), ty)
 }
 
 impl Which {

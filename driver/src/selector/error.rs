@@ -113,10 +113,10 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place of a character offset.
+    /// The place of a byte offset.
     pub(super) fn of(source: &str, offset: usize) -> Self {
-        let before = source.chars().take(offset);
-        let (line, column) = before.fold((1, 1), |(line, column), c| match c {
+        let before = source.char_indices().take_while(|(at, _)| *at < offset);
+        let (line, column) = before.fold((1, 1), |(line, column), (_, c)| match c {
             '\n' => (line + 1, 1),
             _ => (line, column + 1),
         });

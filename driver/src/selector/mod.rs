@@ -1,12 +1,11 @@
 //! CEL selectors, compiled once and evaluated often.
 //!
-//! The `cel` crate parses; checking and evaluation are ours, because Kubernetes refuses what does not
-//! type-check, has functions of its own, treats unknown domains as empty maps, and because a selector
-//! runs once for every distinct device: a checked tree over borrowed values needs a fraction of a
-//! microsecond where a general interpreter rebuilds the maps of the device.
-//!
-//! `source` bounds the text, `check` turns the parsed tree into a [`node::Node`], `eval` runs it,
-//! `functions` holds the libraries.
+//! `syntax` reads the text, `check` turns it into a checked [`node::Node`], `eval` runs that, and
+//! `functions` holds the libraries. All of it is ours, for three reasons: Kubernetes refuses what does
+//! not type-check, has functions of its own and treats unknown domains as empty maps; hostile
+//! expressions must be bounded in stack and time; and a selector runs for every distinct device, where
+//! a checked tree over borrowed values needs a fraction of a microsecond. A test compares the results
+//! with those of the `cel` crate.
 
 mod access;
 mod check;
@@ -15,7 +14,7 @@ mod eval;
 mod functions;
 mod node;
 mod pattern;
-mod source;
+mod syntax;
 mod types;
 mod value;
 

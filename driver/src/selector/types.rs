@@ -141,28 +141,28 @@ impl Type {
 
     /// Whether a value is of this type; elements are the function's business.
     pub fn accepts(&self, value: &Value<'_>) -> bool {
-        match (self, value) {
+        matches!(
+            (self, value),
             (Self::Dyn | Self::Free | Self::Param, _)
-            | (Self::Null, Value::Null)
-            | (Self::Bool, Value::Bool(_))
-            | (Self::Int, Value::Int(_))
-            | (Self::Uint, Value::Uint(_))
-            | (Self::Double, Value::Double(_))
-            | (Self::Text, Value::Text(_))
-            | (Self::Bytes, Value::Bytes(_))
-            | (Self::Quantity, Value::Quantity(_))
-            | (Self::Version, Value::Version(_))
-            | (Self::Ip, Value::Ip(_))
-            | (Self::Cidr, Value::Cidr(_))
-            | (Self::Url, Value::Url(_))
-            | (Self::Format, Value::Format(_))
-            | (Self::Kind, Value::Kind(_))
-            | (Self::Device, Value::Device(_))
-            | (Self::List(_), Value::List(_))
-            | (Self::Optional(_), Value::Optional(_)) => true,
-            (Self::Map(..), Value::Map(_) | Value::Table(_) | Value::Domain(..)) => true,
-            _ => false,
-        }
+                | (Self::Null, Value::Null)
+                | (Self::Bool, Value::Bool(_))
+                | (Self::Int, Value::Int(_))
+                | (Self::Uint, Value::Uint(_))
+                | (Self::Double, Value::Double(_))
+                | (Self::Text, Value::Text(_))
+                | (Self::Bytes, Value::Bytes(_))
+                | (Self::Quantity, Value::Quantity(_))
+                | (Self::Version, Value::Version(_))
+                | (Self::Ip, Value::Ip(_))
+                | (Self::Cidr, Value::Cidr(_))
+                | (Self::Url, Value::Url(_))
+                | (Self::Format, Value::Format(_))
+                | (Self::Kind, Value::Kind(_))
+                | (Self::Device, Value::Device(_))
+                | (Self::List(_), Value::List(_))
+                | (Self::Optional(_), Value::Optional(_))
+                | (Self::Map(..), Value::Map(_) | Value::Table(_) | Value::Domain(..))
+        )
     }
 }
 

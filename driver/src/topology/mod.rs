@@ -144,6 +144,11 @@ impl Topology {
         SourcedPath { class, switch_hops, via, source }
     }
 
+    /// An override decides the place of some function.
+    pub fn has_override(&self) -> bool {
+        self.functions.values().any(|placed| placed.source == Source::Override)
+    }
+
     /// What did not fit the machine.
     pub fn problems(&self) -> &[Problem] {
         &self.problems

@@ -29,7 +29,7 @@ struct Member {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum OverrideError {
     /// More text than any machine needs.
-    #[error("read NCCL topology: {size} bytes: expected at most {limit}", limit = MAX_BYTES)]
+    #[error("read NCCL topology: {size} bytes: expected at most {MAX_BYTES}")]
     TooLarge {
         /// Bytes of the text.
         size: usize,
@@ -69,14 +69,14 @@ pub enum OverrideError {
         found: String,
     },
     /// Nested deeper than PCIe can be.
-    #[error("read NCCL topology: line {line}: expected at most {limit} tags inside each other", limit = MAX_DEPTH)]
+    #[error("read NCCL topology: line {line}: expected at most {MAX_DEPTH} tags inside each other")]
     TooDeep {
         /// Line, from 1.
         line: u32,
     },
     /// One address at two places.
     #[error(
-        "read NCCL topology: line {line}: {address} stands below other parents on an earlier line: expected each function once"
+        "read NCCL topology: line {line}: {address} has other parents above: expected each function once"
     )]
     Twice {
         /// Line, from 1.
@@ -254,7 +254,7 @@ mod tests {
             (
                 "<system><pci busid='ffff:ff:01.0'><pci busid='0000:01:00.0'/></pci>\n
                  <pci busid='ffff:ff:02.0'><pci busid='0000:01:00.0'/></pci></system>",
-                "line 3: 0000:01:00.0 stands below other parents",
+                "line 3: 0000:01:00.0 has other parents above",
             ),
         ] {
             let error = Override::parse(text).unwrap_err().to_string();

@@ -47,8 +47,8 @@ struct Step {
 }
 
 impl Topology {
-    /// The tree that leads to `functions`. Functions below one root port stay together: its NUMA node is the lowest
-    /// that one of them names.
+    /// The tree that leads to `functions`. Functions below one root port stay together: its NUMA
+    /// node is the lowest that one of them names.
     pub fn tree(
         &self,
         machine: &str,

@@ -45,7 +45,7 @@ fn a_nic_publishes_what_is_known_of_its_first_device() {
             ("netdev", "ibp24s0"),
             ("linkLayer", "InfiniBand"),
             ("portState", "Active"),
-            ("bandwidth", "400000000000"),
+            ("bandwidth", "400G"),
             ("roceV2", "false"),
             ("virtualFunction", "false"),
             ("gpudirectRdma", "-"),

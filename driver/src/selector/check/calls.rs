@@ -2,37 +2,36 @@
 
 use std::sync::Arc;
 
-use cel::common::ast::{CallExpr, Expr, IdedExpr};
-
 use super::super::error::Problem;
 use super::super::functions::{self, Overload};
 use super::super::node::{Node, Search};
 use super::super::pattern;
+use super::super::syntax::{Expr, Kind};
 use super::super::types::{Type, listed};
 use super::super::value::{Budget, Value};
 use super::{ASSUMED_ELEMENTS, Checker, Typed, macros};
 
 impl Checker<'_> {
-    pub(super) fn call(&mut self, expr: &IdedExpr, call: &CallExpr) -> Result<Typed, Problem> {
-        if let Some(typed) = self.operator(expr, call)? {
+    pub(super) fn call(
+        &mut self,
+        expr: &Expr,
+        target: Option<&Expr>,
+        name: &str,
+        args: &[Expr],
+    ) -> Result<Typed, Problem> {
+        if let Some(typed) = self.expand(expr, target, name, args)? {
             return Ok(typed);
         }
-        if let Some(typed) = self.expand(expr, call)? {
-            return Ok(typed);
-        }
-        let name = call.func_name.trim_start_matches('.');
-        match call.target.as_deref() {
-            None => self.function(expr, name, None, &call.args),
-            Some(target) => match self.namespace(target) {
-                Some(space) => self.function(expr, &format!("{space}.{name}"), None, &call.args),
-                None => self.function(expr, name, Some(target), &call.args),
-            },
+        match target.map(|target| (target, self.namespace(target))) {
+            None => self.function(expr, name, None, args),
+            Some((_, Some(space))) => self.function(expr, &format!("{space}.{name}"), None, args),
+            Some((target, None)) => self.function(expr, name, Some(target), args),
         }
     }
 
     /// The name before a dot, where it is no value: of a library we have, or of one we lack.
-    fn namespace<'e>(&self, target: &'e IdedExpr) -> Option<&'e str> {
-        let Expr::Ident(name) = &target.expr else { return None };
+    fn namespace<'e>(&self, target: &'e Expr) -> Option<&'e str> {
+        let Kind::Name(name, _) = &target.kind else { return None };
         let hidden = self.scope.iter().any(|variable| variable.name == *name);
         let known = functions::is_namespace(name) || !self.is_declared(name);
         (known && !hidden).then_some(name)
@@ -40,10 +39,10 @@ impl Checker<'_> {
 
     fn function(
         &mut self,
-        expr: &IdedExpr,
+        expr: &Expr,
         name: &str,
-        target: Option<&IdedExpr>,
-        args: &[IdedExpr],
+        target: Option<&Expr>,
+        args: &[Expr],
     ) -> Result<Typed, Problem> {
         let overloads = functions::named(name, target.is_some());
         if overloads.is_empty() {
@@ -76,7 +75,7 @@ impl Checker<'_> {
         Ok(Typed { node, ty, elements: elements.max(ASSUMED_ELEMENTS) })
     }
 
-    fn unknown(&self, expr: &IdedExpr, name: &str, member: bool) -> Problem {
+    fn unknown(&self, expr: &Expr, name: &str, member: bool) -> Problem {
         let plain = name.rsplit('.').next().unwrap_or(name);
         let hint = if !functions::named(name, !member).is_empty() && member {
             format!(" as a method; write {name}(...)")
@@ -92,7 +91,7 @@ impl Checker<'_> {
     /// where the pattern is constant.
     fn call_node(
         &self,
-        expr: &IdedExpr,
+        expr: &Expr,
         name: &str,
         overloads: Vec<&'static Overload>,
         mut args: Vec<Node>,

@@ -1,9 +1,8 @@
 //! Macros: loops over lists and maps, `has`, `cel.bind`, and the optional ones.
 
-use cel::common::ast::{CallExpr, Expr, IdedExpr};
-
 use super::super::error::Problem;
 use super::super::node::{Loop, LoopKind, Node};
+use super::super::syntax::{Expr, Kind};
 use super::super::types::Type;
 use super::{Checker, Typed, Variable};
 
@@ -11,17 +10,18 @@ impl Checker<'_> {
     /// A call that is a macro, if it is one.
     pub(super) fn expand(
         &mut self,
-        expr: &IdedExpr,
-        call: &CallExpr,
+        expr: &Expr,
+        target: Option<&Expr>,
+        name: &str,
+        args: &[Expr],
     ) -> Result<Option<Typed>, Problem> {
-        let name = call.func_name.as_str();
-        let Some(target) = call.target.as_deref() else {
-            return match (name, call.args.as_slice()) {
+        let Some(target) = target else {
+            return match (name, args) {
                 ("has", [argument]) => self.has(expr, argument).map(Some),
                 _ => Ok(None),
             };
         };
-        match (name, call.args.as_slice()) {
+        match (name, args) {
             ("bind", [variable, value, body]) if self.is_global(target, "cel") => {
                 self.bind(variable, value, body).map(Some)
             }
@@ -40,13 +40,13 @@ impl Checker<'_> {
     }
 
     /// Whether an expression is a name that no variable hides.
-    pub(super) fn is_global(&self, expr: &IdedExpr, wanted: &str) -> bool {
-        matches!(&expr.expr, Expr::Ident(name) if name == wanted) && !self.is_declared(wanted)
+    pub(super) fn is_global(&self, expr: &Expr, wanted: &str) -> bool {
+        matches!(&expr.kind, Kind::Name(name, _) if name == wanted) && !self.is_declared(wanted)
     }
 
-    fn variable(&self, expr: &IdedExpr) -> Result<String, Problem> {
-        match &expr.expr {
-            Expr::Ident(name) if !name.starts_with('.') => Ok(name.clone()),
+    fn variable(&self, expr: &Expr) -> Result<String, Problem> {
+        match &expr.kind {
+            Kind::Name(name, false) => Ok(name.clone()),
             _ => Err(self.mistyped(expr, "the variable of a macro must be a simple name")),
         }
     }
@@ -69,12 +69,7 @@ impl Checker<'_> {
         result
     }
 
-    fn bind(
-        &mut self,
-        variable: &IdedExpr,
-        value: &IdedExpr,
-        body: &IdedExpr,
-    ) -> Result<Typed, Problem> {
+    fn bind(&mut self, variable: &Expr, value: &Expr, body: &Expr) -> Result<Typed, Problem> {
         let name = self.variable(variable)?;
         let value = self.check(value)?;
         // A part of the device is the same wherever it is read: the name stands for it, and what
@@ -93,10 +88,10 @@ impl Checker<'_> {
 
     fn optional_map(
         &mut self,
-        expr: &IdedExpr,
-        target: &IdedExpr,
-        variable: &IdedExpr,
-        body: &IdedExpr,
+        expr: &Expr,
+        target: &Expr,
+        variable: &Expr,
+        body: &Expr,
         flat: bool,
     ) -> Result<Typed, Problem> {
         let name = self.variable(variable)?;
@@ -118,9 +113,9 @@ impl Checker<'_> {
     /// `optional.orValue(value)` and `optional.or(optional)`.
     fn or(
         &mut self,
-        expr: &IdedExpr,
-        target: &IdedExpr,
-        other: &IdedExpr,
+        expr: &Expr,
+        target: &Expr,
+        other: &Expr,
         function: &str,
     ) -> Result<Typed, Problem> {
         let optional = self.check(target)?;
@@ -146,12 +141,7 @@ impl Checker<'_> {
         Ok(Typed::new(node, ty))
     }
 
-    fn each(
-        &mut self,
-        expr: &IdedExpr,
-        target: &IdedExpr,
-        plan: Plan<'_>,
-    ) -> Result<Typed, Problem> {
+    fn each(&mut self, expr: &Expr, target: &Expr, plan: Plan<'_>) -> Result<Typed, Problem> {
         let range = self.check(target)?;
         let variables = self.loop_variables(target, &range, &plan)?;
         let turns = self.turns;
@@ -181,7 +171,7 @@ impl Checker<'_> {
         Ok(Typed { node, ty, elements: range.elements })
     }
 
-    fn truth(&mut self, expr: &IdedExpr) -> Result<Typed, Problem> {
+    fn truth(&mut self, expr: &Expr) -> Result<Typed, Problem> {
         let typed = self.check(expr)?;
         if typed.ty.agrees(&Type::Bool) {
             return Ok(typed);
@@ -191,7 +181,7 @@ impl Checker<'_> {
 
     fn loop_variables(
         &self,
-        target: &IdedExpr,
+        target: &Expr,
         range: &Typed,
         plan: &Plan<'_>,
     ) -> Result<Vec<(String, Type, u64)>, Problem> {
@@ -221,7 +211,7 @@ impl Checker<'_> {
 
     fn loop_type(
         &self,
-        expr: &IdedExpr,
+        expr: &Expr,
         plan: &Plan<'_>,
         range: &Type,
         body: &Type,
@@ -255,13 +245,13 @@ impl Checker<'_> {
 /// A loop as written.
 struct Plan<'e> {
     kind: LoopKind,
-    variables: &'e [IdedExpr],
-    filter: Option<&'e IdedExpr>,
-    body: &'e IdedExpr,
+    variables: &'e [Expr],
+    filter: Option<&'e Expr>,
+    body: &'e Expr,
 }
 
 /// What a call loops over, if it is a macro of that name with that many arguments.
-fn looped<'e>(name: &str, args: &'e [IdedExpr]) -> Option<Plan<'e>> {
+fn looped<'e>(name: &str, args: &'e [Expr]) -> Option<Plan<'e>> {
     let (kind, variables) = match (name, args.len()) {
         ("all", count @ 2..=3) => (LoopKind::All, count - 1),
         ("exists", count @ 2..=3) => (LoopKind::Exists, count - 1),

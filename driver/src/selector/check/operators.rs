@@ -1,80 +1,54 @@
 //! Operators, and what they take.
 
-use cel::common::ast::{CallExpr, Expr, IdedExpr, operators};
-
 use super::super::error::Problem;
-use super::super::node::{How, Node, Operator};
+use super::super::node::{Node, Operator};
+use super::super::syntax::{Expr, Kind};
 use super::super::types::Type;
 use super::{Checker, Typed};
 
 impl Checker<'_> {
-    /// A call that is an operator, if it is one: their names are no identifiers.
-    pub(super) fn operator(
-        &mut self,
-        expr: &IdedExpr,
-        call: &CallExpr,
-    ) -> Result<Option<Typed>, Problem> {
-        let args = call.args.as_slice();
-        let typed = match call.func_name.as_str() {
-            operators::INDEX => self.index(expr, args, How::Get)?,
-            operators::OPT_INDEX => self.index(expr, args, How::Find)?,
-            operators::OPT_SELECT => self.optional_field(expr, args)?,
-            operators::LOGICAL_AND => self.chain(expr, operators::LOGICAL_AND)?,
-            operators::LOGICAL_OR => self.chain(expr, operators::LOGICAL_OR)?,
-            operators::CONDITIONAL => self.conditional(expr, args)?,
-            operators::LOGICAL_NOT => {
-                let operand = self.single(expr, args)?;
-                if !operand.ty.agrees(&Type::Bool) {
-                    return Err(self.arguments(expr, "!", &[&operand.ty], "bool"));
-                }
-                Typed::new(Node::Not(Box::new(operand.node)), Type::Bool)
-            }
-            operators::NEGATE => {
-                let operand = self.single(expr, args)?;
-                if !matches!(operand.ty, Type::Int | Type::Double) && !operand.ty.is_dyn() {
-                    return Err(self.arguments(expr, "-", &[&operand.ty], "int or double"));
-                }
-                Typed::new(Node::Negate(Box::new(operand.node)), operand.ty)
-            }
-            name => match operator_named(name) {
-                Some(operator) => self.binary(expr, operator, args)?,
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(typed))
-    }
-
-    fn single(&mut self, expr: &IdedExpr, args: &[IdedExpr]) -> Result<Typed, Problem> {
-        match args {
-            [operand] => self.check(operand),
-            _ => Err(self.mistyped(expr, "operator without its operand")),
+    pub(super) fn not(&mut self, expr: &Expr, operand: &Expr) -> Result<Typed, Problem> {
+        let operand = self.check(operand)?;
+        if !operand.ty.agrees(&Type::Bool) {
+            return Err(self.arguments(expr, "!", &[&operand.ty], "bool"));
         }
+        Ok(Typed::new(Node::Not(Box::new(operand.node)), Type::Bool))
     }
 
-    /// All operands of nested `&&` or `||` as one step.
-    fn chain(&mut self, expr: &IdedExpr, name: &str) -> Result<Typed, Problem> {
-        let mut operands = Vec::new();
-        collect_operands(expr, name, &mut operands);
-        let symbol = if name == operators::LOGICAL_AND { "&&" } else { "||" };
+    pub(super) fn negate(&mut self, expr: &Expr, operand: &Expr) -> Result<Typed, Problem> {
+        let operand = self.check(operand)?;
+        if !matches!(operand.ty, Type::Int | Type::Double) && !operand.ty.is_dyn() {
+            return Err(self.arguments(expr, "-", &[&operand.ty], "int or double"));
+        }
+        Ok(Typed::new(Node::Negate(Box::new(operand.node)), operand.ty))
+    }
+
+    /// Operands of `&&` or `||`; those of the same operator in brackets join them.
+    pub(super) fn truths(
+        &mut self,
+        operands: &[Expr],
+        symbol: &str,
+    ) -> Result<Box<[Node]>, Problem> {
         let mut nodes = Vec::with_capacity(operands.len());
         for operand in operands {
-            let typed = self.check(operand)?;
-            if !typed.ty.agrees(&Type::Bool) {
-                return Err(self.arguments(operand, symbol, &[&typed.ty], "bool"));
-            }
-            nodes.push(typed.node);
+            let inner = match (&operand.kind, symbol) {
+                (Kind::And(inner), "&&") | (Kind::Or(inner), "||") => inner,
+                _ => {
+                    let typed = self.check(operand)?;
+                    if !typed.ty.agrees(&Type::Bool) {
+                        return Err(self.arguments(operand, symbol, &[&typed.ty], "bool"));
+                    }
+                    nodes.push(typed.node);
+                    continue;
+                }
+            };
+            nodes.extend(self.truths(inner, symbol)?);
         }
-        let node = match symbol {
-            "&&" => Node::And(nodes.into()),
-            _ => Node::Or(nodes.into()),
-        };
-        Ok(Typed::new(node, Type::Bool))
+        Ok(nodes.into())
     }
 
-    fn conditional(&mut self, expr: &IdedExpr, args: &[IdedExpr]) -> Result<Typed, Problem> {
-        let [condition, yes, no] = args else {
-            return Err(self.mistyped(expr, "?: without its operands"));
-        };
+    pub(super) fn conditional(&mut self, expr: &Expr, parts: &[Expr; 3]) -> Result<Typed, Problem> {
+        let [condition, yes, no] = parts;
         let condition = self.check(condition)?;
         let yes = self.check(yes)?;
         let no = self.check(no)?;
@@ -95,15 +69,13 @@ impl Checker<'_> {
         Ok(Typed { node, ty, elements })
     }
 
-    fn binary(
+    pub(super) fn binary(
         &mut self,
-        expr: &IdedExpr,
+        expr: &Expr,
         operator: Operator,
-        args: &[IdedExpr],
+        operands: &[Expr; 2],
     ) -> Result<Typed, Problem> {
-        let [left, right] = args else {
-            return Err(self.mistyped(expr, "operator without its operands"));
-        };
+        let [left, right] = operands;
         let left = self.check(left)?;
         let right = self.check(right)?;
         let Some(ty) = result_type(operator, &left.ty, &right.ty) else {
@@ -114,37 +86,6 @@ impl Checker<'_> {
         let node = Node::Binary(operator, Box::new([left.node, right.node]));
         Ok(Typed { node, ty, elements })
     }
-}
-
-/// The operands of nested calls of one operator; the parser balances long chains, so that this
-/// recursion is as deep as brackets and a logarithm.
-fn collect_operands<'e>(expr: &'e IdedExpr, name: &str, into: &mut Vec<&'e IdedExpr>) {
-    match &expr.expr {
-        Expr::Call(call) if call.func_name == name => {
-            for operand in &call.args {
-                collect_operands(operand, name, into);
-            }
-        }
-        _ => into.push(expr),
-    }
-}
-
-fn operator_named(name: &str) -> Option<Operator> {
-    Some(match name {
-        operators::ADD => Operator::Add,
-        operators::SUBSTRACT => Operator::Subtract,
-        operators::MULTIPLY => Operator::Multiply,
-        operators::DIVIDE => Operator::Divide,
-        operators::MODULO => Operator::Remainder,
-        operators::EQUALS => Operator::Equal,
-        operators::NOT_EQUALS => Operator::NotEqual,
-        operators::LESS => Operator::Less,
-        operators::LESS_EQUALS => Operator::LessOrEqual,
-        operators::GREATER => Operator::Greater,
-        operators::GREATER_EQUALS => Operator::GreaterOrEqual,
-        operators::IN => Operator::In,
-        _ => return None,
-    })
 }
 
 /// What an operator takes, for messages.

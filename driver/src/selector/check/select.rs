@@ -1,66 +1,54 @@
 //! Fields and indexes: `a.b`, `a[b]`, `a.?b`, `a[?b]` and `has(a.b)`.
 
-use cel::common::ast::{Expr, IdedExpr, SelectExpr};
-
 use super::super::error::Problem;
 use super::super::node::{How, Node, Which};
+use super::super::syntax::{Expr, Kind};
 use super::super::types::Type;
 use super::super::value::Value;
 use super::{Checker, Typed};
 use crate::attribute::QualifiedName;
 
 impl Checker<'_> {
+    /// `operand.field`, or `operand.?field`.
     pub(super) fn select(
         &mut self,
-        expr: &IdedExpr,
-        select: &SelectExpr,
+        expr: &Expr,
+        operand: &Expr,
+        field: &str,
+        optional: bool,
     ) -> Result<Typed, Problem> {
-        let operand = self.check(&select.operand)?;
-        self.field(expr, operand, &select.field, How::Get)
+        let operand = self.check(operand)?;
+        self.field(expr, operand, field, if optional { How::Find } else { How::Get })
     }
 
     /// `has(operand.field)`.
-    pub(super) fn has(&mut self, expr: &IdedExpr, argument: &IdedExpr) -> Result<Typed, Problem> {
-        let Expr::Select(select) = &argument.expr else {
+    pub(super) fn has(&mut self, expr: &Expr, argument: &Expr) -> Result<Typed, Problem> {
+        let Kind::Select { operand, field, optional: false } = &argument.kind else {
             return Err(self.mistyped(expr, "has() takes a field, as in has(a.b)"));
         };
-        let operand = self.check(&select.operand)?;
-        self.field(argument, operand, &select.field, How::Has)
+        let operand = self.check(operand)?;
+        self.field(argument, operand, field, How::Has)
     }
 
     /// `operand[key]`, or `operand[?key]`.
     pub(super) fn index(
         &mut self,
-        expr: &IdedExpr,
-        args: &[IdedExpr],
-        how: How,
+        expr: &Expr,
+        operand: &Expr,
+        key: &Expr,
+        optional: bool,
     ) -> Result<Typed, Problem> {
-        let [operand, key] = args else { return Err(self.mistyped(expr, "index without a key")) };
         let operand = self.check(operand)?;
         if let Type::Device = operand.ty {
             return Err(self.mistyped(expr, "device has fields, write device.driver"));
         }
         let key = self.check(key)?;
-        self.access(expr, operand, key, how)
-    }
-
-    /// `operand.?field`, which the parser hands over as a call with a text.
-    pub(super) fn optional_field(
-        &mut self,
-        expr: &IdedExpr,
-        args: &[IdedExpr],
-    ) -> Result<Typed, Problem> {
-        let [operand, field] = args else { return Err(self.mistyped(expr, ".? without a field")) };
-        let operand = self.check(operand)?;
-        match self.check(field)?.node {
-            Node::Const(Value::Text(field)) => self.field(expr, operand, &field, How::Find),
-            _ => Err(self.mistyped(expr, ".? without a field")),
-        }
+        self.access(expr, operand, key, if optional { How::Find } else { How::Get })
     }
 
     fn field(
         &mut self,
-        expr: &IdedExpr,
+        expr: &Expr,
         operand: Typed,
         field: &str,
         how: How,
@@ -74,7 +62,7 @@ impl Checker<'_> {
 
     fn access(
         &mut self,
-        expr: &IdedExpr,
+        expr: &Expr,
         operand: Typed,
         key: Typed,
         how: How,
@@ -89,7 +77,7 @@ impl Checker<'_> {
     }
 
     /// The type of what a key leads to.
-    fn type_behind(&self, expr: &IdedExpr, operand: &Type, key: &Typed) -> Result<Type, Problem> {
+    fn type_behind(&self, expr: &Expr, operand: &Type, key: &Typed) -> Result<Type, Problem> {
         match operand {
             Type::Dyn | Type::Free => Ok(Type::Dyn),
             Type::Device => self.field_type(expr, &key.node),
@@ -108,7 +96,7 @@ impl Checker<'_> {
         }
     }
 
-    fn field_type(&self, expr: &IdedExpr, key: &Node) -> Result<Type, Problem> {
+    fn field_type(&self, expr: &Expr, key: &Node) -> Result<Type, Problem> {
         let Node::Const(Value::Text(field)) = key else {
             return Err(self.mistyped(expr, "device has fields, write device.driver"));
         };

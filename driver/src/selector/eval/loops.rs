@@ -36,7 +36,7 @@ impl<'a> Item<'a> {
 impl<'a> Run<'a> {
     pub(super) fn run_loop(&mut self, each: &'a Loop) -> Evaluated<'a> {
         let range = self.eval(&each.range)?;
-        let items = items(&range)?;
+        let items = items(&range, each.two_variables)?;
         self.budget.spend(items.len())?;
         match each.kind {
             LoopKind::All => self.quantify(each, items, false),
@@ -142,10 +142,15 @@ impl<'a> Run<'a> {
     }
 }
 
-fn items<'a>(range: &Value<'a>) -> Result<Vec<Item<'a>>, EvalError> {
+fn items<'a>(range: &Value<'a>, with_values: bool) -> Result<Vec<Item<'a>>, EvalError> {
     if let Value::List(elements) = range {
         let elements = elements.iter().cloned().enumerate();
         return Ok(elements.map(|(index, element)| Item::Element(index, element)).collect());
+    }
+    // The names of a domain are enough for one variable.
+    if let (Value::Domain(table, domain), false) = (range, with_values) {
+        let names = table.names_in(domain);
+        return Ok(names.map(|name| Item::Entry(Value::text(&*name.id), Value::Null)).collect());
     }
     match access::entries(range)? {
         Some(entries) => {
