@@ -106,6 +106,7 @@ fn library(links: &[(&str, &[NvLinkRemote])]) -> NvmlFacts {
         driver_version: Some("580.82.07".to_owned()),
         cuda_driver_version: Some(13000),
         gpus: gpus.collect(),
+        problems: Vec::new(),
     }
 }
 
