@@ -1,0 +1,44 @@
+//! What goes to stdout.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// Prints text. A reader that has seen enough (`| head`) is no error.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("write to stdout"),
+    }
+}
+
+/// Tells on stderr what is worth knowing and no result. Nobody may be listening there.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Indented JSON with a final newline.
+pub fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("write JSON")? + "\n")
+}
+
+/// YAML that every reader takes for the same: texts that YAML 1.1 would read as something else
+/// (`on`, `3.10`, `0000:16:00.0`) are quoted.
+pub fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    serde_saphyr::to_string(value).context("write YAML")
+}
+
+/// One value as itself, several as an array.
+pub fn one_or_many<T: Serialize>(mut values: Vec<T>) -> anyhow::Result<serde_json::Value> {
+    let value = match (values.pop(), values.is_empty()) {
+        (Some(only), true) => serde_json::to_value(only),
+        (Some(last), false) => {
+            values.push(last);
+            serde_json::to_value(values)
+        }
+        (None, _) => serde_json::to_value(values),
+    };
+    value.context("write JSON")
+}

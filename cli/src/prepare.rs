@@ -1,0 +1,77 @@
+//! `prepare`: what the plugin would write on a node for an allocated claim, written below given
+//! directories.
+
+use std::path::Path;
+
+use anyhow::Context;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use lanemate_driver::claim::allocated::AllocatedClaim;
+use lanemate_driver::files::{Roots, apply};
+use lanemate_driver::prepare::{Base, PrepareOptions, PreparePlan, plan};
+
+use crate::args::PrepareArgs;
+use crate::hosts::{self, Loaded};
+use crate::{input, output};
+
+/// Runs the command.
+pub fn run(args: &PrepareArgs) -> anyhow::Result<()> {
+    let file = args.claim.display().to_string();
+    let claim: ResourceClaim = input::yaml(&args.claim)?;
+    let claim = AllocatedClaim::parse(&claim).with_context(|| file.clone())?;
+    let loaded = hosts::only(&args.machines)?;
+    let roots = roots(args)?;
+    let plan = planned(&loaded, &claim, &roots.metadata).with_context(|| file)?;
+    for note in &plan.notes {
+        output::tell(&format!("note: {note}"));
+    }
+    apply(&plan.files, &roots)?;
+    output::print(&summary(&plan, &roots))
+}
+
+fn roots(args: &PrepareArgs) -> anyhow::Result<Roots> {
+    let absolute = |dir: &Path| {
+        std::path::absolute(dir).with_context(|| format!("{}: not a directory", dir.display()))
+    };
+    let cdi = absolute(&args.cdi_root)?;
+    let metadata = match &args.metadata_dir {
+        Some(dir) => absolute(dir)?,
+        None => cdi.join("metadata"),
+    };
+    Ok(Roots { cdi, metadata })
+}
+
+fn planned(
+    loaded: &Loaded,
+    claim: &AllocatedClaim,
+    metadata: &Path,
+) -> anyhow::Result<PreparePlan> {
+    let facts = &loaded.machine.facts;
+    let metadata = metadata.display().to_string();
+    let (mut options, problems) =
+        loaded.source.with_host(|host, _| PrepareOptions::read(host, facts, "", metadata));
+    for problem in problems {
+        output::tell(&format!("problem: {}: {}", problem.path, problem.message));
+    }
+    options.topology_override.clone_from(&loaded.override_xml);
+    Ok(plan(claim, facts, &loaded.machine.inventory, &options)?)
+}
+
+/// The files, and what kubelet would be told.
+fn summary(plan: &PreparePlan, roots: &Roots) -> String {
+    let mut out = String::new();
+    for file in &plan.files {
+        let root = match file.path.base {
+            Base::Cdi => &roots.cdi,
+            Base::Metadata => &roots.metadata,
+        };
+        out.push_str(&format!("wrote {}\n", root.join(&file.path.path).display()));
+    }
+    let requests = plan.devices.iter().map(|device| device.request.chars().count());
+    let devices = plan.devices.iter().map(|device| device.device.chars().count());
+    let (requests, names) = (requests.max().unwrap_or_default(), devices.max().unwrap_or_default());
+    for device in &plan.devices {
+        let ids = device.cdi_device_ids.join(" ");
+        out.push_str(&format!("{:requests$}  {:names$}  {ids}\n", device.request, device.device));
+    }
+    out
+}

@@ -1,0 +1,23 @@
+//! Runs one command: reads machines, renders, prints.
+
+use std::process::ExitCode;
+
+use crate::args::{Cli, Command};
+use crate::paint::Paint;
+use crate::{capture, prepare, slices, topology};
+
+/// The command line asks for something that cannot be; exit status 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Runs the command.
+pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        Command::Topology(args) => topology::run(args, Paint::new(cli.color))?,
+        Command::Slices(args) => slices::run(args, Paint::new(cli.color))?,
+        Command::Prepare(args) => prepare::run(args)?,
+        Command::Capture(args) => capture::run(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
