@@ -173,19 +173,13 @@ impl Explanation<'_> {
         &self.node.layout.devices[position].name
     }
 
-    /// "needs 4 units (1 gpu + 1 nic) within PXB; 3 left: 0000:16:00.0, …; 0000:98:00.0 has a free gpu but …".
+    /// "needs 4 GPU-NIC pairs within PXB for pair; 3 left: switch …; switch … has gpu-… free but no free NIC: …".
     fn sets(&self, item: &Item, reached: u32) -> String {
-        let parts: Vec<String> = item
-            .parts
-            .iter()
-            .map(|(filter, count)| format!("{count} {}", self.problem.filters[*filter].label))
-            .collect();
-        let requests = parts.join(" + ");
-        let (noun, near) = match &item.rule {
-            Rule::Unit { within, .. } => ("unit", format!(" within {}", within.required)),
-            Rule::Loose(_) => ("set", self.tie(item)),
+        let near = match &item.rule {
+            Rule::Unit { within, .. } => format!(" within {}", within.required),
+            Rule::Loose(_) => self.tie(item),
         };
-        let mut text = format!("needs {} of {requests}{near}", count(item.count, noun));
+        let mut text = format!("needs {}{near}", self.wanted(item));
         let places = self.places(item);
         let (give, rest): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.sets > 0);
         let _ = write!(text, "; {reached} left");
@@ -199,6 +193,18 @@ impl Explanation<'_> {
             let _ = write!(text, "; {}", listed_by("; ", &lacking));
         }
         text
+    }
+
+    /// "4 GPU-NIC pairs", or "4 units of 2 GPU + 1 NIC".
+    fn wanted(&self, item: &Item) -> String {
+        let part =
+            |(filter, count): &(usize, u32)| (self.what(*filter, DeviceSet::default()), *count);
+        let parts: Vec<(String, u32)> = item.parts.iter().map(part).collect();
+        if let [(gpu, 1), (nic, 1)] = parts.as_slice() {
+            return count(item.count, &format!("{gpu}-{nic} pair"));
+        }
+        let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{n} {what}")).collect();
+        format!("{} of {}", count(item.count, "unit"), parts.join(" + "))
     }
 
     fn tie(&self, item: &Item) -> String {
