@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::demo::DemoArgs;
 use crate::named::NamedFile;
+use crate::plan::args::PlanArgs;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -17,9 +19,11 @@ use crate::named::NamedFile;
         it would offer. Nothing here needs a cluster or a GPU.",
     after_help = "\
 Examples:
+  lanemate demo                                        the main job, on a captured machine
   lanemate topology                                    this machine
   lanemate topology --host dgx-h100.yaml -o svg        a captured one, drawn
   lanemate slices --host dgx-h100.yaml                 what its node would publish
+  lanemate plan -f class.yaml claim.yaml --host dgx-h100.yaml
 
 Exit status: 0 done, 1 broken input or IO, 2 wrong usage, 3 does not fit.",
     arg_required_else_help = true
@@ -46,10 +50,14 @@ pub enum Color {
 /// The commands, in the order in which one meets them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// See the main job from end to end on a captured machine; needs no cluster and no GPU
+    Demo(DemoArgs),
     /// Show a machine as a tree, how near each GPU is to each NIC, and what is left out and why
     Topology(TopologyArgs),
     /// Print the ResourceSlices that the node would publish
     Slices(SlicesArgs),
+    /// Allocate the pending claims among given objects and machines: who gets what, or why not
+    Plan(PlanArgs),
     /// Write the CDI spec and the metadata of an allocated claim
     Prepare(PrepareArgs),
     /// Record a machine as one YAML file, without what identifies it

@@ -3,13 +3,14 @@
 mod args;
 mod capture;
 mod config;
+mod demo;
 mod hosts;
 mod input;
 mod named;
-#[cfg(test)]
 mod objects;
 mod output;
 mod paint;
+mod plan;
 mod prepare;
 mod run;
 mod slices;

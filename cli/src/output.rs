@@ -42,3 +42,21 @@ pub fn one_or_many<T: Serialize>(mut values: Vec<T>) -> anyhow::Result<serde_jso
     };
     value.context("write JSON")
 }
+
+/// A v1 List.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a, T> {
+    api_version: &'static str,
+    kind: &'static str,
+    items: &'a [T],
+}
+
+/// Kubernetes objects as `kubectl` takes them: one as itself, several as a List.
+pub fn objects<T: Serialize>(items: &[T]) -> anyhow::Result<serde_json::Value> {
+    let value = match items {
+        [only] => serde_json::to_value(only),
+        items => serde_json::to_value(List { api_version: "v1", kind: "List", items }),
+    };
+    value.context("write objects")
+}

@@ -40,7 +40,8 @@ fn roots(args: &PrepareArgs) -> anyhow::Result<Roots> {
     Ok(Roots { cdi, metadata })
 }
 
-fn planned(
+/// What to write for a claim on a machine, with metadata files in a directory.
+pub fn planned(
     loaded: &Loaded,
     claim: &AllocatedClaim,
     metadata: &Path,

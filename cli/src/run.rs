@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::args::{Cli, Command};
 use crate::paint::Paint;
-use crate::{capture, prepare, slices, topology};
+use crate::{capture, demo, plan, prepare, slices, topology};
 
 /// The command line asks for something that cannot be; exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -14,8 +14,10 @@ pub struct Usage(pub String);
 /// Runs the command.
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
+        Command::Demo(args) => demo::run(args, Paint::new(cli.color))?,
         Command::Topology(args) => topology::run(args, Paint::new(cli.color))?,
         Command::Slices(args) => slices::run(args, Paint::new(cli.color))?,
+        Command::Plan(args) => return plan::run(args, Paint::new(cli.color)),
         Command::Prepare(args) => prepare::run(args)?,
         Command::Capture(args) => capture::run(args)?,
     }

@@ -7,22 +7,12 @@ use lanemate_driver::ids::Kind;
 use lanemate_driver::inventory::OfferedDevice;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::resource_slice::{self, RenderOptions, render};
-use serde::Serialize;
 
 use crate::args::{Mode, SlicesArgs, SlicesOutput};
 use crate::hosts;
 use crate::output;
 use crate::paint::{Paint, Tone};
 use crate::words::{WIDTH, counted, cut, product};
-
-/// A v1 List.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct List<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    items: &'a [ResourceSlice],
-}
 
 /// Runs the command.
 pub fn run(args: &SlicesArgs, paint: Paint) -> anyhow::Result<()> {
@@ -35,18 +25,10 @@ pub fn run(args: &SlicesArgs, paint: Paint) -> anyhow::Result<()> {
     let slices: Vec<ResourceSlice> =
         machines.iter().flat_map(|machine| render(&machine.inventory, options)).collect();
     output::print(&match args.output {
-        SlicesOutput::Yaml => output::yaml(&object(&slices)?)?,
-        SlicesOutput::Json => output::json(&object(&slices)?)?,
+        SlicesOutput::Yaml => output::yaml(&output::objects(&slices)?)?,
+        SlicesOutput::Json => output::json(&output::objects(&slices)?)?,
         SlicesOutput::Table => table(&machines, paint),
     })
-}
-
-/// One slice as itself, several as a List.
-fn object(slices: &[ResourceSlice]) -> serde_json::Result<serde_json::Value> {
-    match slices {
-        [only] => serde_json::to_value(only),
-        items => serde_json::to_value(List { api_version: "v1", kind: "List", items }),
-    }
 }
 
 /// One line a device, in the order of the slices.

@@ -12,6 +12,7 @@ mod kinds;
 mod reader;
 mod typed;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -44,6 +45,8 @@ pub struct Objects {
     pub broken_claims: Vec<BrokenClaim>,
     /// What was not read, one line each.
     pub warnings: Vec<String>,
+    /// Where each object stands, by kind, namespace (empty for kinds without) and name.
+    pub places: BTreeMap<(Kind, String, String), Place>,
 }
 
 /// A claim or a template that is there, but wrong.
@@ -107,14 +110,19 @@ impl Objects {
     /// The broken claims and templates, as the order of decisions needs them.
     pub fn broken(&self) -> Broken {
         let mut broken = Broken::default();
-        for BrokenClaim { kind, name, errors, .. } in &self.broken_claims {
+        for BrokenClaim { kind, name, place, errors, .. } in &self.broken_claims {
             let of_kind = match kind {
                 Kind::ResourceClaimTemplate => &mut broken.templates,
                 _ => &mut broken.claims,
             };
-            of_kind.insert(name.clone(), errors.join("; "));
+            of_kind.insert(name.clone(), format!("{place}: {}", errors.join("; ")));
         }
         broken
+    }
+
+    /// Where an object stands; the namespace is empty for kinds without.
+    pub fn place(&self, kind: Kind, namespace: &str, name: &str) -> Option<&Place> {
+        self.places.get(&(kind, namespace.to_owned(), name.to_owned()))
     }
 }
 

@@ -256,6 +256,7 @@ impl Reader<'_> {
 
     fn finish(self) -> Objects {
         let mut objects = self.objects;
+        objects.places = self.seen;
         objects.warnings = self.unread.into_iter().map(warning).collect();
         objects.slices.sort_by_cached_key(|slice| slice.metadata.name.clone());
         objects.claims.sort_by_cached_key(|claim| ClaimRef::of(&claim.metadata));

@@ -39,3 +39,8 @@ pub fn run(args: &TopologyArgs, paint: Paint) -> anyhow::Result<()> {
         TopologyOutput::Yaml => output::yaml(&output::one_or_many(reports)?)?,
     })
 }
+
+/// The machine as a tree of what is offered, without matrix and reasons.
+pub fn tree(machine: &Machine, paint: Paint) -> String {
+    table::tree(&Report::new(machine), &machine.topology, paint)
+}

@@ -35,6 +35,15 @@ impl Line<'_> {
 
 /// Renders one machine.
 pub fn render(report: &Report, topology: &Topology, paint: Paint) -> String {
+    let mut out = tree(report, topology, paint);
+    out.push_str(&matrix::render(report, paint));
+    out.push_str(&left_out(report, paint));
+    out.push_str(&problems(report, paint));
+    out
+}
+
+/// The headline and the tree of what is offered.
+pub fn tree(report: &Report, topology: &Topology, paint: Paint) -> String {
     let mut out = headline(report, paint);
     let offered: Vec<_> =
         Device::all(report).into_iter().filter(|device| device.standing().offered).collect();
@@ -50,9 +59,6 @@ pub fn render(report: &Report, topology: &Topology, paint: Paint) -> String {
             out.push_str(&format!("{}{content}\n", paint.tone(Tone::Quiet, &line.rail)));
         }
     }
-    out.push_str(&matrix::render(report, paint));
-    out.push_str(&left_out(report, paint));
-    out.push_str(&problems(report, paint));
     out
 }
 

@@ -23,7 +23,7 @@ pub mod solve;
 pub mod state;
 
 pub use evaluation::Evaluations;
-pub use node::{Answer, Candidate, Decision, decide};
+pub use node::{Answer, Candidate, Decision, Rank, decide};
 pub use problem::Problem;
 pub use result::{Allocation, allocations};
 pub use score::Score;

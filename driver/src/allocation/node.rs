@@ -1,5 +1,6 @@
 //! The choice among nodes.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -49,8 +50,23 @@ pub enum Answer {
     Fits(Rc<Grant>),
 }
 
-/// What ranks nodes, the smallest first.
-type Rank = (std::cmp::Reverse<Wishes>, Rating, usize, usize, usize, u64);
+/// What ranks nodes on which the claims fit, the smallest first; the name decides between equals. The order of the
+/// fields is the order of weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// Wishes met: more is better.
+    pub wishes: Reverse<Wishes>,
+    /// Rated pairs.
+    pub rating: Rating,
+    /// Free NICs left.
+    pub nics_left: usize,
+    /// Free GPUs left.
+    pub gpus_left: usize,
+    /// Groups that were whole and no longer are.
+    pub groups_broken: usize,
+    /// FNV-1a, 64 bits, of the name.
+    pub name_hash: u64,
+}
 
 /// Decides the claims of one pod. The order of claims matters only for who gets which of several equal devices.
 ///
@@ -76,7 +92,7 @@ pub fn decide(
                 let (answer, rank) = states.answer(node);
                 optimal &= !spent_budget(&answer);
                 if let (Answer::Fits(grant), Some(rank)) = (&answer, rank) {
-                    let rank = (rank.0, rank.1, rank.2, rank.3, rank.4, fnv1a(&candidate.name));
+                    let rank = Rank { name_hash: fnv1a(&candidate.name), ..rank };
                     let name = candidate.name.as_str();
                     let better = best.as_ref().is_none_or(|(r, n, _)| (rank, name) < (*r, *n));
                     if better {
@@ -141,7 +157,7 @@ impl States<'_> {
         let state = State { layout: &node.layout, accepted_by: &accepted_by, free, resting };
         match solve(self.problem, state, self.steps) {
             Ok(grant) => {
-                let rank = rank(node, &grant);
+                let rank = Rank::of(node, &grant);
                 (Answer::Fits(Rc::new(grant)), Some(rank))
             }
             Err(shortage) => {
@@ -159,20 +175,23 @@ impl States<'_> {
     }
 }
 
-fn rank(node: &Node, grant: &Grant) -> Rank {
-    let layout = &node.layout;
-    let taken: DeviceSet = grant.sets.iter().flatten().flatten().flatten().copied().collect();
-    let after = node.free.without(taken).without(layout.tainted);
-    let broken = layout.members.iter().filter(|members| {
-        let touched = !members.and(taken).is_empty();
-        touched && members.without(node.free).is_empty()
-    });
-    (
-        grant.score.wishes,
-        grant.score.rating,
-        after.and(layout.nics).len(),
-        after.and(layout.gpus).len(),
-        broken.count(),
-        0,
-    )
+impl Rank {
+    /// The rank of a node that gives a grant, from its state before; without its name.
+    pub fn of(node: &Node, grant: &Grant) -> Self {
+        let layout = &node.layout;
+        let taken: DeviceSet = grant.sets.iter().flatten().flatten().flatten().copied().collect();
+        let after = node.free.without(taken).without(layout.tainted);
+        let broken = layout.members.iter().filter(|members| {
+            let touched = !members.and(taken).is_empty();
+            touched && members.without(node.free).is_empty()
+        });
+        Self {
+            wishes: grant.score.wishes,
+            rating: grant.score.rating,
+            nics_left: after.and(layout.nics).len(),
+            gpus_left: after.and(layout.gpus).len(),
+            groups_broken: broken.count(),
+            name_hash: 0,
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub struct Step {
 
 /// A selector failed on a device.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("selector {expression:?} fails on device {device}: {source}")]
+#[error("selector `{expression}` fails on device {device}: {source}")]
 pub struct FilterError {
     /// The device.
     pub device: String,

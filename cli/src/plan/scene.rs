@@ -1,0 +1,159 @@
+//! Where decisions take place: nodes with their devices, who holds them, and the classes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{anyhow, bail};
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceSlice};
+use lanemate_api::{builtin_device_classes, names};
+use lanemate_driver::allocation::{Cluster, DeviceId};
+use lanemate_driver::claim::Classes;
+use lanemate_driver::node_fit::{NodeView, node_selector_matches};
+use lanemate_driver::pending::ClaimRef;
+use lanemate_driver::pool::Slices;
+
+use crate::objects::Objects;
+
+/// Nodes, devices, holders and classes.
+pub struct Scene {
+    /// Every node that may be chosen, by name.
+    pub nodes: BTreeMap<String, NodeView>,
+    /// Their devices, and who holds them.
+    pub cluster: Cluster,
+    /// All classes, the built-in ones included.
+    pub classes: Classes,
+    /// Drivers whose slices take no part.
+    pub left_out: BTreeSet<String>,
+    /// Whether every driver takes part.
+    any_driver: bool,
+}
+
+/// What is odd, but stops nothing.
+pub type Warnings = Vec<String>;
+
+impl Scene {
+    /// The scene that objects describe; `machines` are the slices of captured machines, by node.
+    pub fn new(
+        objects: &Objects,
+        machines: &BTreeMap<String, Vec<ResourceSlice>>,
+        any_driver: bool,
+    ) -> anyhow::Result<(Self, Warnings)> {
+        let slices = all_slices(objects, machines)?;
+        let drivers = slices.iter().map(|slice| slice.spec.driver.clone());
+        let mut scene = Self {
+            nodes: nodes(objects, machines, &slices),
+            cluster: Cluster::default(),
+            classes: classes(objects),
+            left_out: BTreeSet::new(),
+            any_driver,
+        };
+        scene.left_out = drivers.filter(|driver| !scene.takes_part(driver)).collect();
+        scene.place_devices(&slices)?;
+        let warnings = scene.hold_devices(objects);
+        Ok((scene, warnings))
+    }
+
+    fn takes_part(&self, driver: &str) -> bool {
+        self.any_driver || driver == names::DRIVER
+    }
+
+    fn place_devices(&mut self, slices: &[ResourceSlice]) -> anyhow::Result<()> {
+        let index = Slices::new(slices, |driver| self.takes_part(driver));
+        for (name, view) in &self.nodes {
+            let pools = index.of_node(name, |selector| node_selector_matches(selector, view));
+            let applied = self.cluster.apply_node(name, pools);
+            applied.map_err(|error| anyhow!("node {name}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Devices of claims that are allocated already are not free, broken claims included.
+    fn hold_devices(&mut self, objects: &Objects) -> Warnings {
+        let broken = objects.broken_claims.iter().filter_map(|broken| broken.claim.as_deref());
+        let mut claims: Vec<&ResourceClaim> = objects.claims.iter().chain(broken).collect();
+        claims.sort_by_cached_key(|claim| ClaimRef::of(&claim.metadata));
+        let mut holders = BTreeMap::<DeviceId, String>::new();
+        let mut warnings = Warnings::new();
+        for claim in claims {
+            let Some(allocation) = allocation_of(claim) else { continue };
+            let holder = ClaimRef::of(&claim.metadata).to_string();
+            let devices = self.held_by(allocation);
+            for device in self.cluster.reserve(&holder, &devices) {
+                let first = holders.get(&device).map_or("another claim", String::as_str);
+                let (driver, pool, name) = &device;
+                warnings.push(format!(
+                    "device {driver}/{pool}/{name} is allocated to {first} and to {holder}"
+                ));
+            }
+            for device in devices {
+                holders.entry(device).or_insert_with(|| holder.clone());
+            }
+        }
+        warnings
+    }
+
+    /// Devices that an allocation takes away from others: those seen by an administrator are not,
+    /// and shares of a device do not take all of it.
+    fn held_by(&self, allocation: &AllocationResult) -> Vec<DeviceId> {
+        let results =
+            allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+        let held = results.filter(|result| {
+            self.takes_part(&result.driver)
+                && result.admin_access != Some(true)
+                && result.share_id.is_none()
+        });
+        held.map(|result| (result.driver.clone(), result.pool.clone(), result.device.clone()))
+            .collect()
+    }
+}
+
+/// `status.allocation`.
+pub fn allocation_of(claim: &ResourceClaim) -> Option<&AllocationResult> {
+    claim.status.as_ref()?.allocation.as_ref()
+}
+
+fn all_slices(
+    objects: &Objects,
+    machines: &BTreeMap<String, Vec<ResourceSlice>>,
+) -> anyhow::Result<Vec<ResourceSlice>> {
+    let ours = objects.slices.iter().filter(|slice| slice.spec.driver == names::DRIVER);
+    for pool in ours.map(|slice| &slice.spec.pool.name) {
+        if machines.contains_key(pool) {
+            bail!(
+                "--host: {pool:?} has ResourceSlices of {} in the files already: expected a name \
+                 of its own; --host NAME=FILE gives another",
+                names::DRIVER
+            );
+        }
+    }
+    let mut slices = objects.slices.clone();
+    slices.extend(machines.values().flatten().cloned());
+    Ok(slices)
+}
+
+/// Node objects, captured machines, and names that slices mention; of the last two only the name is known.
+fn nodes(
+    objects: &Objects,
+    machines: &BTreeMap<String, Vec<ResourceSlice>>,
+    slices: &[ResourceSlice],
+) -> BTreeMap<String, NodeView> {
+    let of_slices = slices.iter().filter_map(|slice| slice.spec.node_name.as_ref());
+    let named = machines.keys().chain(of_slices);
+    let mut nodes: BTreeMap<String, NodeView> =
+        named.map(|name| (name.clone(), NodeView::named(name))).collect();
+    nodes.extend(objects.nodes.iter().map(|node| {
+        let view = NodeView::of(node);
+        (view.name.clone(), view)
+    }));
+    nodes
+}
+
+fn classes(objects: &Objects) -> Classes {
+    let mut classes = Classes::default();
+    for class in builtin_device_classes().iter().chain(&objects.device_classes) {
+        classes.apply_device_class(class.clone());
+    }
+    for class in &objects.resource_classes {
+        classes.apply_resource_class(class.clone());
+    }
+    classes
+}
