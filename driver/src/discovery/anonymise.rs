@@ -1,6 +1,6 @@
-//! Replaces in a capture what identifies a machine: serial numbers, GUIDs, hardware and IP addresses,
-//! GPU UUIDs and names of hosts. Equal values get equal replacements of the same length, and zeros stay zeros, so the capture leads to
-//! the same topology.
+//! Replaces in a capture what identifies a machine: serial numbers, GUIDs, hardware and IP
+//! addresses, GPU UUIDs and names of hosts. Equal values get equal replacements of the same length,
+//! and zeros stay zeros, so the capture leads to the same topology.
 
 use regex::bytes::{Captures, Regex};
 
@@ -34,8 +34,8 @@ pub struct AnonymiseError(#[from] regex::Error);
 
 struct Anonymiser {
     names: Pseudonyms,
-    /// UUIDs; groups of two digits (hardware addresses, 6 or 20 of them); groups of four (GUIDs and GIDs);
-    /// names that udev makes of them.
+    /// UUIDs; groups of two digits (hardware addresses, 6 or 20 of them); groups of four (GUIDs and
+    /// GIDs); names that udev makes of them.
     identifiers: Regex,
     /// Addresses in the IPv6 routing table.
     address: Regex,
@@ -45,8 +45,8 @@ struct Anonymiser {
     xml: Regex,
 }
 
-/// The capture with everything replaced that identifies the machine. Replacements are counters, so nothing of a value
-/// can be told from its replacement.
+/// The capture with everything replaced that identifies the machine. Replacements are counters, so
+/// nothing of a value can be told from its replacement.
 pub fn anonymise(capture: &HostCapture) -> Result<HostCapture, AnonymiseError> {
     let mut anonymiser = Anonymiser::new()?;
     let mut out = HostCapture::new(NAME);
@@ -135,7 +135,8 @@ impl Anonymiser {
         self.identifiers.replace_all(content, replace).into_owned()
     }
 
-    /// Destination and gateway are the second and third column. Zeros, which make a default route, stay.
+    /// Destination and gateway are the second and third column. Zeros, which make a default route,
+    /// stay.
     fn routes(&mut self, content: &[u8]) -> Vec<u8> {
         let text = text_of(content);
         let mut out = String::with_capacity(text.len());
@@ -163,8 +164,8 @@ impl Anonymiser {
         text_of(&self.bytes(&replaced))
     }
 
-    /// Replaces in place, since the lengths stand before the values. What follows the end or cannot be
-    /// understood is blanked: it might hold anything.
+    /// Replaces in place, since the lengths stand before the values. What follows the end or cannot
+    /// be understood is blanked: it might hold anything.
     fn vpd(&mut self, content: &[u8]) -> Vec<u8> {
         let (fields, result) = vpd::fields(content);
         let mut out = content.to_vec();
@@ -194,7 +195,8 @@ impl Anonymiser {
         out
     }
 
-    /// A UUID with or without dashes keeps its kind, whatever follows it; anything else is a serial number.
+    /// A UUID with or without dashes keeps its kind, whatever follows it; anything else is a serial
+    /// number.
     fn board(&mut self, value: &[u8]) -> Vec<u8> {
         if self.identifiers.find(value).is_some_and(|found| found.start() == 0) {
             return self.bytes(value);

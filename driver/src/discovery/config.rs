@@ -1,5 +1,6 @@
 //! PCI configuration space: what a bridge is, and whether it redirects peer traffic to the root.
-//! PCI Express Base Specification, sections 7.5 (capability structures) and 7.7.11 (access control).
+//! PCI Express Base Specification, sections 7.5 (capability structures) and 7.7.11 (access
+//! control).
 
 use super::facts::PortType;
 

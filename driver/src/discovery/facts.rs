@@ -17,7 +17,8 @@ pub struct Facts {
     pub network: Network,
     /// NUMA nodes and their distances: node -> distance to each node, in the order of `keys()`.
     pub numa: BTreeMap<NumaNode, Vec<u32>>,
-    /// Peer memory module or dma-buf capable kernel driver is present; absent when it cannot be told.
+    /// Peer memory module or dma-buf capable kernel driver is present; absent when it cannot be
+    /// told.
     pub gpudirect_rdma: Option<bool>,
     /// RDMA devices are visible in one network namespace only; absent when it cannot be told.
     pub rdma_netns_exclusive: Option<bool>,
@@ -71,6 +72,7 @@ pub struct PciFunction {
     /// The virtual functions of a physical one.
     pub virtual_functions: Vec<PciAddress>,
     /// Vital product data, keyword -> value, e.g. `V3`, `PN`; the identifier string is under `ID`.
+    /// Read for network functions and vendor 15b3 only.
     pub vpd: BTreeMap<String, String>,
     /// RDMA devices of the function, by name.
     pub rdma: Vec<RdmaDevice>,
@@ -84,7 +86,8 @@ pub struct PciFunction {
     pub unique_id: Option<String>,
     /// `product_name` where the kernel driver gives one (AMD).
     pub product_name: Option<String>,
-    /// A switch port above the function redirects peer traffic; absent when it cannot be read.
+    /// A switch port above the function redirects peer traffic; absent when it cannot be read, or
+    /// when there is no bridge above.
     pub acs_redirect: Option<bool>,
 }
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use super::facts::DeviceNode;
 
-/// Largest file that is read. Kernel attributes are one page, binary ones (VPD) up to 32 KiB, routing
-/// tables some 100 KiB.
+/// Largest file that is read. Kernel attributes are one page, binary ones (VPD) up to 32 KiB,
+/// routing tables some 100 KiB.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Most entries of one directory: a PCI segment cannot hold more functions (256 buses x 32 x 8).
 pub const MAX_ENTRIES: usize = 65_536;
@@ -21,14 +21,16 @@ pub const MAX_LINKS: usize = 40;
 /// Longest path in bytes, as in the kernel.
 pub const MAX_PATH_BYTES: usize = 4096;
 
-/// What can be asked of a machine. Paths are relative to its root, without a leading slash, and free
-/// of links: callers resolve them with [`realpath`] first (only the last component of `link` may be one).
+/// What can be asked of a machine. Paths are relative to its root, without a leading slash, and
+/// free of links: callers resolve them with [`realpath`] first (only the last component of `link`
+/// may be one).
 pub trait Host {
     /// Content of a regular file of at most [`MAX_FILE_BYTES`].
     fn file(&self, path: &str) -> Result<Vec<u8>, HostError>;
     /// Target of a link as written; `None` when there is no link at the path.
     fn link(&self, path: &str) -> Result<Option<String>, HostError>;
-    /// Names in a directory, sorted; at most [`MAX_ENTRIES`]. Names that are not UTF-8 are left out.
+    /// Names in a directory, sorted; at most [`MAX_ENTRIES`]. Names that are not UTF-8 are left
+    /// out.
     fn names(&self, path: &str) -> Result<Vec<String>, HostError>;
     /// Kind and numbers of a device node.
     fn device(&self, path: &str) -> Result<DeviceNode, HostError>;
@@ -92,8 +94,9 @@ impl RealPath {
     }
 }
 
-/// Follows every link of a path from the root, at most [`MAX_LINKS`]. Absolute targets are taken below the root, and
-/// `..` stops at the root. What a dangling link names is the answer: only reading it fails.
+/// Follows every link of a path from the root, at most [`MAX_LINKS`]. Absolute targets are taken
+/// below the root, and `..` stops at the root. What a dangling link names is the answer: only
+/// reading it fails.
 pub fn realpath(host: &dyn Host, path: &str) -> Result<RealPath, HostError> {
     realpath_from(host, &RealPath(String::new()), path)
 }
@@ -220,8 +223,8 @@ impl Host for LiveHost {
     }
 }
 
-/// Major and minor number from `st_rdev`, in the layout of the Linux C libraries: minor bits 0-7 and 20-43,
-/// major bits 8-19 and 44-63 of the number.
+/// Major and minor number from `st_rdev`, in the layout of the Linux C libraries: minor bits 0-7
+/// and 20-43, major bits 8-19 and 44-63 of the number.
 fn split_device_number(number: u64) -> (u32, u32) {
     let major = ((number >> 8) & 0xfff) | ((number >> 32) & 0xffff_f000);
     let minor = (number & 0xff) | ((number >> 12) & 0xffff_ff00);

@@ -32,7 +32,8 @@ use read::{Parsed, Reader};
 /// File name of the NVIDIA library, as the path of its problems.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// Reads everything about one machine. Never fails: what cannot be read is a problem beside the rest.
+/// Reads everything about one machine. Never fails: what cannot be read is a problem beside the
+/// rest.
 pub fn discover(host: &dyn Host, gpus: &dyn GpuLibrary) -> Facts {
     let mut reader = Reader::new(host);
     let numa = numa::read(&mut reader);
@@ -63,7 +64,8 @@ fn read_library(reader: &mut Reader<'_>, gpus: &dyn GpuLibrary) -> Option<NvmlFa
     }
 }
 
-/// The library for a live root: it talks about the machine we run on, whatever the root, so it is used for `/` only.
+/// The library for a live root: it talks about the machine we run on, whatever the root, so it is
+/// used for `/` only.
 pub fn gpu_library(root: &std::path::Path) -> Box<dyn GpuLibrary> {
     #[cfg(feature = "nvml")]
     if root == std::path::Path::new("/") {

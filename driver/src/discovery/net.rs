@@ -76,8 +76,8 @@ enum Line<'a> {
     Malformed,
 }
 
-/// Interfaces of default routes in the namespace of process 1, which is the host's even where we run in a
-/// container with the host's `/proc`; else in our own.
+/// Interfaces of default routes in the namespace of process 1, which is the host's even where we
+/// run in a container with the host's `/proc`; else in our own.
 fn default_routes(
     reader: &mut Reader<'_>,
     file: &str,

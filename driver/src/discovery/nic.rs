@@ -10,7 +10,8 @@ use super::read::{Parsed, Reader};
 /// A GID table has at most 256 entries on the devices known; twice that.
 const MAX_GIDS: usize = 512;
 
-/// Adds every RDMA device to its function. Devices without a PCI function (software ones) are left out.
+/// Adds every RDMA device to its function. Devices without a PCI function (software ones) are left
+/// out.
 pub(super) fn read(reader: &mut Reader<'_>, functions: &mut Functions) {
     let verbs = class_devices(reader, "sys/class/infiniband_verbs", &["uverbs"]);
     let mad = class_devices(reader, "sys/class/infiniband_mad", &["umad", "issm"]);

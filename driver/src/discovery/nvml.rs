@@ -1,4 +1,5 @@
-//! What NVIDIA's library says about the GPUs of the machine we run on. The library is loaded at run time.
+//! What NVIDIA's library says about the GPUs of the machine we run on. The library is loaded at run
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +106,8 @@ fn remotes(device: &Device<'_>) -> Vec<Option<PciAddress>> {
     found
 }
 
-/// The wrapper's `remote_device_type` (0.13.0) always says "unknown", so the number of links to switches is asked.
+/// The wrapper's `remote_device_type` (0.13.0) always says "unknown", so the number of links to
+/// switches is asked.
 fn is_switched(device: &Device<'_>) -> bool {
     let fields = [FieldId(NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT)];
     let samples = device.field_values_for(&fields).unwrap_or_default();
@@ -117,7 +119,8 @@ fn is_switched(device: &Device<'_>) -> bool {
     })
 }
 
-/// A far end is a GPU if it is one of those read, else a switch if the GPU has links to switches, else unknown and left out.
+/// A far end is a GPU if it is one of those read, else a switch if the GPU has links to switches,
+/// else unknown and left out.
 fn with_links(readings: BTreeMap<PciAddress, Reading>) -> BTreeMap<PciAddress, NvmlGpu> {
     let addresses: Vec<PciAddress> = readings.keys().copied().collect();
     let named = |(address, reading): (PciAddress, Reading)| {

@@ -94,8 +94,8 @@ fn read_function(
     }
 }
 
-/// Host bridge and bridges from the real path. Nothing before the last host bridge counts: VMBus and VMD put
-/// other directories there.
+/// Host bridge and bridges from the real path. Nothing before the last host bridge counts: VMBus
+/// and VMD put other directories there.
 fn place(reader: &mut Reader<'_>, path: &str, real: &RealPath, function: &mut PciFunction) {
     let components: Vec<&str> = real.components().collect();
     let root = components.iter().rposition(|component| is_host_bridge(component));
@@ -196,8 +196,8 @@ fn pair_virtual_functions(functions: &mut BTreeMap<PciAddress, PciFunction>) {
     }
 }
 
-/// Reading the data takes tens of milliseconds a function, and some storage controllers answer it with
-/// a time-out: only network functions and what comes with them are asked.
+/// Reading the data takes tens of milliseconds a function, and some storage controllers answer it
+/// with a time-out: only network functions and what comes with them are asked.
 fn read_vpd(
     reader: &mut Reader<'_>,
     real: &RealPath,

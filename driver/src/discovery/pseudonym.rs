@@ -20,8 +20,8 @@ const LINK_LOCAL: &str = "fe80000000000000";
 const MAPPED: &str = "00000000000000000000ffff";
 
 impl Pseudonyms {
-    /// Groups of two digits: hardware addresses of Ethernet (6 groups) and of IPoIB (4 groups that tell the
-    /// queue pair, then a GID); other lengths as serial numbers.
+    /// Groups of two digits: hardware addresses of Ethernet (6 groups) and of IPoIB (4 groups that
+    /// tell the queue pair, then a GID); other lengths as serial numbers.
     pub(super) fn pairs(&mut self, text: &str) -> String {
         let digits = text.replace(':', "").to_lowercase();
         let replaced = match digits.len() {
@@ -35,7 +35,8 @@ impl Pseudonyms {
         grouped(&replaced, 2)
     }
 
-    /// Groups of four digits: GUIDs (4 groups) and GIDs (8 groups); other lengths as serial numbers.
+    /// Groups of four digits: GUIDs (4 groups) and GIDs (8 groups); other lengths as serial
+    /// numbers.
     pub(super) fn quads(&mut self, text: &str) -> String {
         let digits = text.replace(':', "").to_lowercase();
         let replaced = match digits.len() {
@@ -78,7 +79,8 @@ impl Pseudonyms {
         if digits == key { replaced } else { replaced.to_uppercase() }
     }
 
-    /// A UUID with or without dashes: the two forms of one UUID get the two forms of one replacement.
+    /// A UUID with or without dashes: the two forms of one UUID get the two forms of one
+    /// replacement.
     pub(super) fn uuid(&mut self, text: &str) -> String {
         let digits = text.replace('-', "").to_lowercase();
         let replaced =
@@ -90,7 +92,8 @@ impl Pseudonyms {
         parts.map(|part| replaced.get(part).unwrap_or_default().to_owned()).join("-")
     }
 
-    /// Any other value: a number of the same length, cut from the left when the value is too short for it.
+    /// Any other value: a number of the same length, cut from the left when the value is too short
+    /// for it.
     pub(super) fn serial(&mut self, text: &str) -> String {
         let length = text.chars().count();
         replace(&mut self.serials, text, |n| {

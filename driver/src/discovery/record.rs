@@ -8,17 +8,17 @@ use super::gpu::{GpuLibrary, GpuLibraryError};
 use super::host::{Host, HostError};
 use super::nvml_section::NvmlSection;
 
-/// Discovers a machine and gives the facts with the capture that leads to the same facts. Nothing is replaced in
-/// it: see [`anonymise`](super::anonymise::anonymise). What could not be read is not there, so it may
-/// lead to another message in a problem.
+/// Discovers a machine and gives the facts with the capture that leads to the same facts. Nothing
+/// is replaced in it: see [`anonymise`](super::anonymise::anonymise). What could not be read is not
+/// there, so it may lead to another message in a problem.
 pub fn record(host: &dyn Host, gpus: &dyn GpuLibrary, name: &str) -> (HostCapture, Facts) {
     let recorder = Recorder { host, gpus, capture: RefCell::new(HostCapture::new(name)) };
     let facts = super::discover(&recorder, &recorder);
     (recorder.capture.into_inner(), facts)
 }
 
-/// Passes every question on, and notes the answers that found something. Discovery reads something below every
-/// name that it takes from a directory, so the names need no note.
+/// Passes every question on, and notes the answers that found something. Discovery reads something
+/// below every name that it takes from a directory, so the names need no note.
 struct Recorder<'a> {
     host: &'a dyn Host,
     gpus: &'a dyn GpuLibrary,

@@ -244,7 +244,8 @@ fn the_order_of_entries_in_a_capture_changes_nothing() {
     }
 }
 
-/// Writes files and links of a capture below a directory. Device nodes need privileges and are left out.
+/// Writes files and links of a capture below a directory. Device nodes need privileges and are left
+/// out.
 #[allow(clippy::disallowed_methods)]
 fn render(capture: &HostCapture, root: &std::path::Path) {
     let place = |path: &str| {

@@ -25,8 +25,8 @@ pub(super) struct Field {
 #[error("vital product data makes no sense at byte {0}")]
 pub(super) struct VpdError(pub usize);
 
-/// The fields, and the byte after the end mark or the error where the data breaks off. Each round takes
-/// at least three bytes, so the length bounds it.
+/// The fields, and the byte after the end mark or the error where the data breaks off. Each round
+/// takes at least three bytes, so the length bounds it.
 pub(super) fn fields(bytes: &[u8]) -> (Vec<Field>, Result<usize, VpdError>) {
     let mut found = Vec::new();
     let mut at = 0;
