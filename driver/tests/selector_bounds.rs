@@ -120,19 +120,35 @@ fn work_is_bounded_before_and_during_the_run() {
         ("['a']", "[x, x]", "'%s'.format([x]) != ''"),
         ("'aaaaaaaa'", "x.replace('', x)", "x == x"),
         ("'aaaaaaaa'", "[x, x, x, x].join(x)", "x == x"),
+        ("['aaaaaaaa']", "(x + x).map(y, y + y)", "x == x"),
+        ("['aaaaaaaa']", "x + x", "x.sort() == x"),
+        ("'a'", "x + x", "[x, x, x].all(y, [x, x, x].all(z, y.split('').distinct() == [z]))"),
     ] {
         let expression = format!(
             "cel.bind(x, {seed}, {}{end}{})",
-            format!("cel.bind(x, {step}, ").repeat(29),
-            ")".repeat(29)
+            format!("cel.bind(x, {step}, ").repeat(27),
+            ")".repeat(27)
         );
         let answer = evaluate(&expression);
-        assert!(matches!(answer, Ok(Err(EvalError::TooExpensive))), "{seed}, {step}: {answer:?}");
+        let stopped =
+            matches!(answer, Ok(Err(EvalError::TooExpensive)) | Err(Problem::TooExpensive { .. }));
+        assert!(stopped, "{seed}, {step}: {answer:?}");
     }
     // Nothing absorbs the limit.
     let doubled = nested("cel.bind(x, x + x, ", "x == x", ")", 29);
     let absorbed = format!("cel.bind(x, 'abcdefgh', {doubled}) || true");
     assert_eq!(evaluate(&absorbed), Ok(Err(EvalError::TooExpensive)));
+}
+
+#[test]
+fn patterns_are_few_and_calls_on_constants_share_one_limit() {
+    let patterns = format!("true{}", " && 'a'.matches('a')".repeat(51));
+    assert!(matches!(evaluate(&patterns), Err(Problem::Mistyped { .. })));
+    let patterns = format!("true{}", " && 'a'.matches('a')".repeat(50));
+    assert_eq!(evaluate(&patterns), Ok(Ok(true)));
+    let folded = "'abcdefgh'.replace('', 'abcdefgh').replace('', 'abcdefgh').split('').distinct()";
+    let folded = format!("true{}", format!(" && {folded}.size() == 8").repeat(100));
+    assert!(matches!(evaluate(&folded), Ok(Ok(true) | Err(EvalError::TooExpensive))));
 }
 
 #[test]

@@ -84,9 +84,8 @@ pub(super) fn entries<'v, 'a: 'v>(
         Value::Domain(table, domain) => Some(Cow::Owned(table.domain_entries(domain)?)),
         Value::Table(table) => {
             let domains = table.domains().into_iter();
-            let entry = |domain: &'a str| {
-                (Value::text(domain), Value::Domain(*table, Cow::Borrowed(domain)))
-            };
+            let entry =
+                |domain: &'a str| (Value::text(domain), Value::Domain(*table, domain.into()));
             Some(Cow::Owned(domains.map(entry).collect()))
         }
         _ => None,
@@ -119,6 +118,7 @@ pub(super) fn find<'a>(
             Ok(Some(Value::Domain(*table, domain.clone())))
         }
         (Value::Domain(table, domain), Value::Text(id)) => {
+            budget.spend_text(domain.len() + id.len())?;
             table.entry(&QualifiedName { domain: domain.to_string(), id: id.to_string() })
         }
         (Value::Table(_) | Value::Domain(..), _) => Ok(None),

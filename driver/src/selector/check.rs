@@ -10,7 +10,7 @@ use super::error::{Position, Problem};
 use super::node::{Element, Entry, Node, Which};
 use super::syntax::{self, Expr, Kind};
 use super::types::{Type, listed};
-use super::value::Value;
+use super::value::{Budget, Value};
 
 /// Bound on ranges times nodes, as upstream's cost limit.
 const MAX_STEPS: u64 = 1_000_000;
@@ -30,6 +30,7 @@ pub(super) fn compile(expression: &str) -> Result<Node, Problem> {
         turns: 1,
         most_turns: 1,
         mixed: false,
+        ahead: Budget::new(),
     };
     let root = checker.check(&tree)?;
     if !root.ty.agrees(&Type::Bool) {
@@ -76,6 +77,8 @@ struct Checker<'s> {
     most_turns: u64,
     /// Whether list and map literals may mix types: in the arguments of `format`.
     mixed: bool,
+    /// Work that may be done ahead of the runs.
+    ahead: Budget,
 }
 
 impl Checker<'_> {

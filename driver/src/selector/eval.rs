@@ -3,8 +3,6 @@
 mod arithmetic;
 mod loops;
 
-use std::borrow::Cow;
-
 use super::Subject;
 use super::access;
 use super::error::EvalError;
@@ -40,7 +38,7 @@ impl<'a> Run<'a> {
             Node::Driver => Ok(Value::text(self.subject.driver)),
             Node::Table(which) => Ok(Value::Table(self.table(*which))),
             Node::Domain(which, domain) => {
-                Ok(Value::Domain(self.table(*which), Cow::Borrowed(domain)))
+                Ok(Value::Domain(self.table(*which), domain.as_str().into()))
             }
             Node::Entry(which, name, how) => {
                 let table = self.table(*which);

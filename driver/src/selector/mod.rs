@@ -15,6 +15,7 @@ mod functions;
 mod node;
 mod pattern;
 mod syntax;
+mod text;
 mod types;
 mod value;
 

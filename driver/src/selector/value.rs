@@ -1,6 +1,5 @@
 //! Values at run time: borrowed from the device and the expression wherever possible.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use super::access;
 use super::error::EvalError;
 use super::functions::format::Format;
 use super::functions::network::{Cidr, Url};
+use super::text::Text;
 use crate::attribute::{AttributeValue, Attributes, Capacities};
 
 /// A value during an evaluation.
@@ -22,7 +22,7 @@ pub(super) enum Value<'a> {
     Int(i64),
     Uint(u64),
     Double(f64),
-    Text(Cow<'a, str>),
+    Text(Text<'a>),
     Bytes(Arc<[u8]>),
     Quantity(Quantity),
     Version(semver::Version),
@@ -40,7 +40,7 @@ pub(super) enum Value<'a> {
     /// `device.attributes` or `device.capacity`.
     Table(Table<'a>),
     /// One domain of a table; one that does not exist is empty.
-    Domain(Table<'a>, Cow<'a, str>),
+    Domain(Table<'a>, Text<'a>),
 }
 
 /// What the device maps domains to.
@@ -80,11 +80,14 @@ impl Budget {
 /// Bytes of the longest text that an evaluation may build: each doubling of a text needs a step only.
 const MAX_TEXT: usize = 64 * 1024;
 
+/// Bytes that are compared in a step.
+const COMPARED: usize = 256;
+
 /// Elements of the longest list that an evaluation may build.
 const MAX_ELEMENTS: usize = 64 * 1024;
 
 impl<'a> Value<'a> {
-    pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
+    pub fn text(text: impl Into<Text<'a>>) -> Self {
         Self::Text(text.into())
     }
 
@@ -112,7 +115,7 @@ impl<'a> Value<'a> {
     /// The same value, with its text borrowed.
     pub fn lent(&'a self) -> Value<'a> {
         match self {
-            Self::Text(text) => Self::Text(Cow::Borrowed(text)),
+            Self::Text(text) => Self::text(&**text),
             other => other.clone(),
         }
     }
@@ -168,7 +171,10 @@ impl<'a> Value<'a> {
     pub fn equals(&self, other: &Value<'_>, budget: &mut Budget) -> Result<bool, EvalError> {
         budget.spend(1)?;
         Ok(match (self, other) {
-            (Self::Text(a), Value::Text(b)) => a == b,
+            (Self::Text(a), Value::Text(b)) => {
+                budget.spend(a.len() / COMPARED)?;
+                **a == **b
+            }
             (Self::Null, Value::Null) => true,
             (Self::Bool(a), Value::Bool(b)) => a == b,
             (Self::Bytes(a), Value::Bytes(b)) => a == b,
@@ -193,10 +199,19 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// Steps of comparing the value beyond the first one.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len() / COMPARED,
+            Self::Bytes(bytes) => bytes.len() / COMPARED,
+            _ => 0,
+        }
+    }
+
     /// Order of two values; none between types that have no order, and with NaN.
     pub fn order(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
-            (Self::Text(a), Value::Text(b)) => Some(a.as_ref().cmp(b.as_ref())),
+            (Self::Text(a), Value::Text(b)) => Some((**a).cmp(b)),
             (Self::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
             (Self::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
             _ => numeric_order(self, other),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::error::Problem;
+use super::super::functions::regexes::COMPILE_STEPS;
 use super::super::functions::{self, Overload};
 use super::super::node::{Node, Search};
 use super::super::pattern;
@@ -90,7 +91,7 @@ impl Checker<'_> {
     /// The step for a call: its result if nothing of it depends on the device, and a compiled pattern
     /// where the pattern is constant.
     fn call_node(
-        &self,
+        &mut self,
         expr: &Expr,
         name: &str,
         overloads: Vec<&'static Overload>,
@@ -103,12 +104,16 @@ impl Checker<'_> {
             _ => None,
         };
         if let (Some(search), Some(Node::Const(Value::Text(source)))) = (search, args.get(1)) {
+            if self.ahead.spend(COMPILE_STEPS).is_err() {
+                let message = "too many patterns for one expression";
+                return Err(self.mistyped(expr, message));
+            }
             let compiled =
                 pattern::compile(source).map_err(|message| self.mistyped(expr, message))?;
             let text = Box::new(args.swap_remove(0));
             return Ok(Node::Search { text, pattern: Arc::new(compiled), search });
         }
-        Ok(match evaluated(&overloads, &args) {
+        Ok(match evaluated(&overloads, &args, &mut self.ahead) {
             Some(value) => Node::Const(value),
             None => Node::Call { overloads: overloads.into(), args: args.into() },
         })
@@ -125,12 +130,16 @@ fn result_for(overload: &Overload, parts: &[Typed]) -> Option<Type> {
 }
 
 /// The result of a call on constants. An error stays for the run: `||` may absorb it.
-fn evaluated(overloads: &[&'static Overload], args: &[Node]) -> Option<Value<'static>> {
+fn evaluated(
+    overloads: &[&'static Overload],
+    args: &[Node],
+    budget: &mut Budget,
+) -> Option<Value<'static>> {
     let constant = |arg: &Node| match arg {
         Node::Const(value) => Some(value.clone()),
         _ => None,
     };
     let values = args.iter().map(constant).collect::<Option<Vec<_>>>()?;
     let overload = overloads.iter().find(|overload| overload.accepts(&values))?;
-    (overload.run)(&values, &mut Budget::new()).ok()
+    (overload.run)(&values, budget).ok()
 }

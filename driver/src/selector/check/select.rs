@@ -100,7 +100,7 @@ impl Checker<'_> {
         let Node::Const(Value::Text(field)) = key else {
             return Err(self.mistyped(expr, "device has fields, write device.driver"));
         };
-        match field.as_ref() {
+        match &**field {
             "driver" => Ok(Type::Text),
             "allowMultipleAllocations" => Ok(Type::Bool),
             "attributes" => Ok(Which::Attributes.ty()),
@@ -117,20 +117,20 @@ fn is_number(ty: &Type) -> bool {
 /// The step for an access; what the expression spells out of the device becomes one step.
 fn access_node(operand: Node, key: Node, how: How) -> Node {
     match (operand, key, how) {
-        (Node::Device, Node::Const(Value::Text(field)), How::Get) if field == "driver" => {
+        (Node::Device, Node::Const(Value::Text(field)), How::Get) if &*field == "driver" => {
             Node::Driver
         }
-        (Node::Device, Node::Const(Value::Text(field)), How::Get) if field == "attributes" => {
+        (Node::Device, Node::Const(Value::Text(field)), How::Get) if &*field == "attributes" => {
             Node::Table(Which::Attributes)
         }
-        (Node::Device, Node::Const(Value::Text(field)), How::Get) if field == "capacity" => {
+        (Node::Device, Node::Const(Value::Text(field)), How::Get) if &*field == "capacity" => {
             Node::Table(Which::Capacity)
         }
         (Node::Table(which), Node::Const(Value::Text(domain)), How::Get) => {
-            Node::Domain(which, domain.into_owned())
+            Node::Domain(which, domain.to_string())
         }
         (Node::Domain(which, domain), Node::Const(Value::Text(id)), how) => {
-            Node::Entry(which, QualifiedName { domain, id: id.into_owned() }, how)
+            Node::Entry(which, QualifiedName { domain, id: id.to_string() }, how)
         }
         (operand, key, how) => Node::Access { operand: Box::new(operand), key: Box::new(key), how },
     }

@@ -16,10 +16,10 @@ pub(super) fn apply<'a>(
     budget: &mut Budget,
 ) -> Evaluated<'a> {
     match operator {
-        Operator::Less => compare(operator, &left, &right, Ordering::is_lt),
-        Operator::LessOrEqual => compare(operator, &left, &right, Ordering::is_le),
-        Operator::Greater => compare(operator, &left, &right, Ordering::is_gt),
-        Operator::GreaterOrEqual => compare(operator, &left, &right, Ordering::is_ge),
+        Operator::Less => compare(operator, &left, &right, Ordering::is_lt, budget),
+        Operator::LessOrEqual => compare(operator, &left, &right, Ordering::is_le, budget),
+        Operator::Greater => compare(operator, &left, &right, Ordering::is_gt, budget),
+        Operator::GreaterOrEqual => compare(operator, &left, &right, Ordering::is_ge, budget),
         _ => match (&left, &right) {
             (Value::Int(a), Value::Int(b)) => ints(operator, *a, *b),
             (Value::Uint(a), Value::Uint(b)) => uints(operator, *a, *b),
@@ -52,7 +52,9 @@ fn compare<'a>(
     left: &Value<'_>,
     right: &Value<'_>,
     holds: fn(Ordering) -> bool,
+    budget: &mut Budget,
 ) -> Evaluated<'a> {
+    budget.spend(left.weight())?;
     match left.order(right) {
         Some(order) => Ok(Value::Bool(holds(order))),
         None if has_nan(left, right) => Ok(Value::Bool(false)),

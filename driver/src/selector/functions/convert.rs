@@ -122,7 +122,7 @@ fn double<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
 fn boolean<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
     Ok(Value::Bool(match args {
         [Value::Bool(value)] => *value,
-        [Value::Text(text)] => match text.as_ref() {
+        [Value::Text(text)] => match &**text {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
             other => return Err(refused("bool", other, "truth value")),

@@ -99,7 +99,7 @@ fn is_uuid(text: &str) -> bool {
 
 fn named<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
     let [Value::Text(name)] = args else { return Err(no_overload("format.named", args)) };
-    let found = Format::NAMED.iter().find(|(known, _)| known == name);
+    let found = Format::NAMED.iter().find(|(known, _)| **known == **name);
     Ok(found.map_or(Value::NONE, |(_, format)| Value::some(Value::Format(*format))))
 }
 

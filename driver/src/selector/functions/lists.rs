@@ -47,21 +47,31 @@ fn elements<'v, 'a>(
 }
 
 /// Order of two elements, which must have one.
-fn order(a: &Value<'_>, b: &Value<'_>, function: &str) -> Result<Ordering, EvalError> {
+fn order(
+    a: &Value<'_>,
+    b: &Value<'_>,
+    function: &str,
+    budget: &mut Budget,
+) -> Result<Ordering, EvalError> {
+    budget.spend(1 + a.weight())?;
+    ranked(a, b).ok_or_else(|| EvalError::NoOverload {
+        function: function.to_owned(),
+        given: format!("list of ({}, {})", a.kind(), b.kind()),
+    })
+}
+
+fn ranked(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
-        (Value::Quantity(a), Value::Quantity(b)) => Ok(a.cmp(b)),
-        (Value::Version(a), Value::Version(b)) => Ok(a.cmp_precedence(b)),
-        _ => a.order(b).ok_or_else(|| EvalError::NoOverload {
-            function: function.to_owned(),
-            given: format!("list of ({}, {})", a.kind(), b.kind()),
-        }),
+        (Value::Quantity(a), Value::Quantity(b)) => Some(a.cmp(b)),
+        (Value::Version(a), Value::Version(b)) => Some(a.cmp_precedence(b)),
+        _ => a.order(b),
     }
 }
 
 fn is_sorted<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let elements = elements(args, "isSorted", budget)?;
     for (a, b) in elements.iter().zip(elements.iter().skip(1)) {
-        if order(a, b, "isSorted")?.is_gt() {
+        if order(a, b, "isSorted", budget)?.is_gt() {
             return Ok(Value::Bool(false));
         }
     }
@@ -102,7 +112,7 @@ fn extreme<'a>(
     };
     let mut best = first;
     for element in rest {
-        if order(element, best, function)? == wanted {
+        if order(element, best, function, budget)? == wanted {
             best = element;
         }
     }
@@ -184,14 +194,17 @@ pub(in super::super) fn sort_by_key<'a>(
     function: &str,
     budget: &mut Budget,
 ) -> Evaluated<'a> {
+    let mut weight = 0;
     if let Some((first, _)) = keyed.first() {
         for (key, _) in &keyed {
-            order(first, key, function)?;
+            order(first, key, function, budget)?;
+            weight += 1 + key.weight();
         }
     }
-    // A list of 64 Ki elements needs 16 comparisons for each.
-    budget.spend(keyed.len() * 16)?;
-    keyed.sort_by(|(a, _), (b, _)| order(a, b, function).unwrap_or(Ordering::Equal));
+    // A list of 64 Ki elements needs 16 comparisons for each. All have an order with the first, so
+    // that all have one with each other.
+    budget.spend(weight * 16)?;
+    keyed.sort_by(|(a, _), (b, _)| ranked(a, b).unwrap_or(Ordering::Equal));
     Value::list(keyed.into_iter().map(|(_, value)| value).collect(), budget)
 }
 

@@ -87,7 +87,7 @@ fn index_of<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     };
     budget.spend_text(text.len())?;
     let Some(at) = offset(text, start) else { return out_of_range("indexOf", start) };
-    let hit = text.get(at..).and_then(|rest| rest.find(wanted.as_ref()));
+    let hit = text.get(at..).and_then(|rest| rest.find(&**wanted));
     Ok(hit.map_or(Value::Int(-1), |hit| position(text, at + hit)))
 }
 
@@ -107,14 +107,14 @@ fn last_index_of<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
             (behind..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len())
         }
     };
-    let hit = text.get(..end).and_then(|head| head.rfind(wanted.as_ref()));
+    let hit = text.get(..end).and_then(|head| head.rfind(&**wanted));
     Ok(hit.map_or(Value::Int(-1), |hit| position(text, hit)))
 }
 
 fn join<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let (elements, separator) = match args {
         [Value::List(elements)] => (elements, ""),
-        [Value::List(elements), Value::Text(separator)] => (elements, separator.as_ref()),
+        [Value::List(elements), Value::Text(separator)] => (elements, &**separator),
         _ => return Err(no_overload("join", args)),
     };
     let mut joined = String::new();
@@ -145,9 +145,9 @@ fn replace<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
         _ => return Err(no_overload("replace", args)),
     };
     // Paid ahead: the result may be longer than both texts by far.
-    let hits = if old.is_empty() { text.len() + 1 } else { text.matches(old.as_ref()).count() };
+    let hits = if old.is_empty() { text.len() + 1 } else { text.matches(&**old).count() };
     budget.spend_text(text.len() + hits.min(count).saturating_mul(new.len()))?;
-    Value::built(text.replacen(old.as_ref(), new, count), budget)
+    Value::built(text.replacen(&**old, new, count), budget)
 }
 
 fn split<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
@@ -172,7 +172,7 @@ fn split<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
             })
             .collect()
     } else {
-        text.splitn(parts, separator.as_ref()).map(owned).collect()
+        text.splitn(parts, &**separator).map(owned).collect()
     };
     Value::list(parts, budget)
 }
