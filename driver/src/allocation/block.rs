@@ -228,22 +228,30 @@ fn least_ratings(setting: &Setting<'_>, choices: &[usize]) -> Vec<Rating> {
 }
 
 impl Listing<'_, '_> {
-    /// Decides how often the choice at `at` is taken, and so on for the later ones.
+    /// Ends with what is taken so far, and tries to take each of the choices from `at` on next.
     fn choose(&mut self, at: usize, wishes: u32, rating: Rating, budget: &mut Budget) {
-        if !budget.step() || (self.alone && self.is_hopeless(at, wishes, rating)) {
+        if !budget.step() {
             return;
         }
-        let Some(&number) = self.choices.get(at) else {
+        let complete = self.missing.iter().all(|missing| *missing == 0);
+        if complete || !self.alone {
             self.finish(wishes, rating);
+        }
+        if complete {
             return;
-        };
-        let choice = &self.setting.choices[number];
-        let most = self.most(choice).min(self.missing[choice.item]);
-        for count in (0..=most).rev() {
-            self.take(number, count);
-            let met = if choice.meets_wish { count } else { 0 };
-            self.choose(at + 1, wishes + met, rating.plus(choice.rating, count), budget);
-            self.give_back(number, count);
+        }
+        for next in at..self.choices.len() {
+            if self.alone && self.is_hopeless(next, wishes, rating) {
+                return;
+            }
+            let number = self.choices[next];
+            let choice = &self.setting.choices[number];
+            for count in (1..=self.most(choice).min(self.missing[choice.item])).rev() {
+                self.take(number, count);
+                let met = if choice.meets_wish { count } else { 0 };
+                self.choose(next + 1, wishes + met, rating.plus(choice.rating, count), budget);
+                self.give_back(number, count);
+            }
         }
     }
 
@@ -257,21 +265,17 @@ impl Listing<'_, '_> {
     }
 
     fn take(&mut self, number: usize, count: u32) {
-        if count > 0 {
-            self.sets.push((number, count));
-            let choice = &self.setting.choices[number];
-            self.missing[choice.item] -= count;
-            choice.takes.iter().for_each(|take| self.left[take.alike] -= take.count * count);
-        }
+        self.sets.push((number, count));
+        let choice = &self.setting.choices[number];
+        self.missing[choice.item] -= count;
+        choice.takes.iter().for_each(|take| self.left[take.alike] -= take.count * count);
     }
 
     fn give_back(&mut self, number: usize, count: u32) {
-        if count > 0 {
-            self.sets.pop();
-            let choice = &self.setting.choices[number];
-            self.missing[choice.item] += count;
-            choice.takes.iter().for_each(|take| self.left[take.alike] += take.count * count);
-        }
+        self.sets.pop();
+        let choice = &self.setting.choices[number];
+        self.missing[choice.item] += count;
+        choice.takes.iter().for_each(|take| self.left[take.alike] += take.count * count);
     }
 
     /// Whether what is still missing cannot come from the choices at `at` and later, or only in a worse way than one
