@@ -47,11 +47,11 @@ pub struct PlanArgs {
     /// The time that allocations carry [default: the current time]
     #[arg(long, value_name = "RFC3339")]
     pub now: Option<Timestamp>,
-    #[command(flatten)]
-    pub machines: PlanMachines,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: PlanOutput,
+    #[command(flatten)]
+    pub machines: PlanMachines,
 }
 
 /// Captured machines that take part as nodes.

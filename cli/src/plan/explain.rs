@@ -1,14 +1,12 @@
 //! What was considered: how each node ranks, or why it does not fit.
 
 use lanemate_driver::allocation::Rank;
+use lanemate_driver::allocation::score::Wishes;
 
 use super::outcome::{Considered, Outcome, Verdict};
 use super::report::worst_class;
 use crate::paint::{Paint, Tone};
 use crate::words::{WIDTH, wrap};
-
-/// Terms of the rank in order of weight: the first that differs decides.
-const TERMS: [&str; 8] = ["WISHES", "WORST", "SUM", "HOPS", "NICS LEFT", "GPUS LEFT", "BROKEN", ""];
 
 /// All decisions, each under its claims.
 pub fn all(outcome: &Outcome, paint: Paint) -> String {
@@ -37,14 +35,19 @@ pub fn nodes(verdict: &Verdict, paint: Paint) -> String {
         (verdict.chosen() != Some(node.node.as_str()), **rank, node.node.as_str())
     });
     let mut out = String::new();
-    if !fitting.is_empty() {
-        let head = format!("    {:width$}  {}", "NODE", TERMS.join("  "));
-        out += &format!("{}\n", paint.tone(Tone::Quiet, head.trim_end()));
+    let wishes = fitting.iter().any(|(_, rank)| rank.wishes.0 != Wishes::default());
+    if let Some((_, rank)) = fitting.first() {
+        let heads: Vec<&str> = terms(rank, wishes).iter().map(|(head, _)| *head).collect();
+        let head = format!("    {:width$}  {}", "NODE", heads.join("  "));
+        out += &format!("{}\n", paint.tone(Tone::Quiet, &head));
     }
     for (node, rank) in fitting {
         let chosen = verdict.chosen() == Some(node.node.as_str());
         let mark = if chosen { "  > " } else { "    " };
-        out += &format!("{mark}{:width$}  {}\n", node.node, terms(rank));
+        let terms = terms(rank, wishes);
+        let terms = terms.iter().map(|(head, term)| format!("{term:>0$}", head.len()));
+        let terms = terms.collect::<Vec<_>>().join("  ");
+        out += &format!("{mark}{:width$}  {terms}\n", node.node);
     }
     for node in &verdict.considered {
         if let Err(reason) = &node.rank {
@@ -54,20 +57,20 @@ pub fn nodes(verdict: &Verdict, paint: Paint) -> String {
     out
 }
 
-fn terms(rank: &Rank) -> String {
-    let wishes = rank.wishes.0;
+/// The terms of a rank in order of weight, each with its head: the first that differs decides.
+fn terms(rank: &Rank, wishes: bool) -> Vec<(&'static str, String)> {
+    let Wishes { within, across } = rank.wishes.0;
     let worst = worst_class(rank).map_or_else(|| "-".to_owned(), |class| class.to_string());
-    let terms = [
-        format!("{}+{}", wishes.within, wishes.across),
-        worst,
-        rank.rating.sum.to_string(),
-        rank.rating.hops.to_string(),
-        rank.nics_left.to_string(),
-        rank.gpus_left.to_string(),
-        rank.groups_broken.to_string(),
+    let met = wishes.then(|| ("WISHES", format!("{within}+{across}")));
+    let others = [
+        ("WORST", worst),
+        ("SUM", rank.rating.sum.to_string()),
+        ("HOPS", rank.rating.hops.to_string()),
+        ("NICS LEFT", rank.nics_left.to_string()),
+        ("GPUS LEFT", rank.gpus_left.to_string()),
+        ("OPENED", rank.groups_broken.to_string()),
     ];
-    let padded = TERMS.iter().zip(terms).map(|(head, term)| format!("{term:>0$}", head.len()));
-    padded.collect::<Vec<_>>().join("  ")
+    met.into_iter().chain(others).collect()
 }
 
 fn short(node: &str, width: usize, reason: &str, paint: Paint) -> String {
