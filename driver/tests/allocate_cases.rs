@@ -3,6 +3,7 @@
 //! What fits upstream has to fit here, with the same selector, the same configuration and as many results. What is not
 //! supported yet has to be refused by name.
 #![allow(clippy::disallowed_methods, reason = "the cases are files")]
+#![allow(clippy::unwrap_used, reason = "a case that does not parse fails the test")]
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -86,7 +86,7 @@ fn the_refusal_of_a_ninth_pair_names_what_is_missing_and_who_holds_it() {
     let [refused] = list(&answer, "/refused") else { panic!("{answer}") };
     assert_eq!((text(refused, "/claim"), text(refused, "/kind")), ("default/ninth", "noFit"));
     let reason = text(refused, "/reason");
-    for part in ["dgx-h100", "needs 1 device", "0 are free", "gpu-0000-1b-00-0", "default/eight"] {
+    for part in ["dgx-h100", "needs 1 GPU", "0 are free", "gpu-0000-1b-00-0", "default/eight"] {
         assert!(reason.contains(part), "{part:?} is not in: {reason}");
     }
     let [node] = list(refused, "/nodes") else { panic!("{refused}") };

@@ -96,12 +96,11 @@ impl Explanation<'_> {
         }
     }
 
-    /// "request gpus: needs 9 devices, 8 of 16 match, 5 are free; gpu-… is held by ns/a".
+    /// "request gpus: needs 9 GPUs; 8 of 16 devices match, 5 are free; gpu-… is held by ns/a".
     fn devices(&self, filters: &[usize], needed: u32) -> String {
         let wanted = |filter: &usize| &self.problem.filters[*filter];
         let labels: Vec<&str> = filters.iter().map(|f| wanted(f).label.as_str()).collect();
         let noun = if labels.len() == 1 { "request" } else { "requests" };
-        let mut text = format!("{noun} {}: needs {}", labels.join(", "), count(needed, "device"));
         let (mut selected, mut tolerated) = (DeviceSet::default(), DeviceSet::default());
         for filter in filters {
             let of_one = self.selected(&wanted(filter).filter);
@@ -111,8 +110,13 @@ impl Explanation<'_> {
             tolerated = tolerated.or(of_one.iter().filter(accepts).collect());
         }
         let free = tolerated.and(self.node.free);
-        let all = self.node.layout.len();
-        let _ = write!(text, "; {} of {all} match", selected.len());
+        let all = count(u32::try_from(self.node.layout.len()).unwrap_or(u32::MAX), "device");
+        let wanted = count(needed, self.kind(selected).unwrap_or("device"));
+        let matching = match selected.len() {
+            0 => format!("none of {all} matches"),
+            some => format!("{some} of {all} match"),
+        };
+        let mut text = format!("{noun} {}: needs {wanted}; {matching}", labels.join(", "));
         let tainted = selected.without(tolerated);
         if !tainted.is_empty() {
             let _ = write!(text, ", {} with a taint that is not tolerated", tainted.len());
@@ -291,18 +295,19 @@ impl Explanation<'_> {
 
     /// What a part asks for: the kind of its devices, where it is known, else its label.
     fn what(&self, filter: usize, accepted: DeviceSet) -> String {
-        let kinds = &self.node.layout.kinds;
-        let all = if accepted.is_empty() {
-            self.selected(&self.problem.filters[filter].filter)
-        } else {
-            accepted
-        };
-        let mut of_all = all.iter().map(|position| kinds[position]);
-        match of_all.next().flatten() {
-            Some(Kind::Gpu) => "GPU".to_owned(),
-            Some(Kind::Nic) => "NIC".to_owned(),
-            None => self.problem.filters[filter].label.clone(),
-        }
+        let wanted = &self.problem.filters[filter];
+        let devices = if accepted.is_empty() { self.selected(&wanted.filter) } else { accepted };
+        self.kind(devices).map_or_else(|| wanted.label.clone(), str::to_owned)
+    }
+
+    /// The one kind of some devices.
+    fn kind(&self, devices: DeviceSet) -> Option<&'static str> {
+        let mut kinds = devices.iter().map(|position| self.node.layout.kinds[position]);
+        let first = kinds.next()??;
+        kinds.all(|kind| kind == Some(first)).then_some(match first {
+            Kind::Gpu => "GPU",
+            Kind::Nic => "NIC",
+        })
     }
 }
 
@@ -330,10 +335,11 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
 
 /// The first names, and how many there are more.
 fn listed_by<T: AsRef<str>>(separator: &str, names: &[T]) -> String {
-    let shown: Vec<&str> = names.iter().take(MAX_NAMED).map(AsRef::as_ref).collect();
-    let text = shown.join(separator);
-    match names.len().saturating_sub(MAX_NAMED) {
-        0 => text,
-        more => format!("{text}{separator}and {more} more"),
+    // "and 1 more" would be as long as the name.
+    let shown = if names.len() <= MAX_NAMED + 1 { names.len() } else { MAX_NAMED };
+    let text: Vec<&str> = names.iter().take(shown).map(AsRef::as_ref).collect();
+    match names.len() - shown {
+        0 => text.join(separator),
+        more => format!("{}{separator}and {more} more", text.join(separator)),
     }
 }

@@ -98,7 +98,7 @@ fn a_refusal_names_what_is_left_and_who_holds_the_rest() {
     check_refusal(
         &cluster,
         &pairs(3),
-        "node n: request pair (nic): needs 3 devices; 4 of 8 match, 2 are free; \
+        "node n: request pair (nic): needs 3 NICs; 4 of 8 devices match, 2 are free; \
          nic-2-0, nic-3-0 are held by ns/other",
     );
     hold(&mut cluster, "n", &["gpu-0-0"]);
@@ -122,7 +122,7 @@ fn selectors_and_taints_are_named_when_they_are_what_is_missing() {
     check_refusal(
         &cluster,
         &ask(2),
-        "node n: request n: needs 2 devices; 2 of 4 match, 1 with a taint that is not tolerated \
+        "node n: request n: needs 2 NICs; 2 of 4 devices match, 1 with a taint that is not tolerated \
          (lanemate.dev/port-down), 1 is free",
     );
     let mut tolerant = claim_value("c", &[("n", "nic.lanemate.dev", 2)]);
