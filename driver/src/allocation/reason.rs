@@ -191,8 +191,10 @@ impl Explanation<'_> {
             let names: Vec<String> = give.iter().map(|place| place.name_and_sets()).collect();
             let _ = write!(text, ": {}", listed(&names));
         }
-        let lacking: Vec<String> =
+        let (alone, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|p| p.lacks_a_part());
+        let mut lacking: Vec<String> =
             rest.iter().filter_map(|place| self.lacking(item, place)).collect();
+        lacking.extend(self.alone(item, &alone));
         if !lacking.is_empty() {
             let _ = write!(text, "; {}", listed_by("; ", &lacking));
         }
@@ -283,7 +285,6 @@ impl Explanation<'_> {
             let what = self.what(*filter, *accepted);
             let held = accepted.without(self.node.free);
             lacks.push(match (held.is_empty(), free.len()) {
-                (true, 0) => format!("no {what}"),
                 (true, some) => format!("only {some} {what}"),
                 (false, 0) => format!("no free {what}: {}", self.holders(held)),
                 (false, some) => format!("only {some} free {what}: {}", self.holders(held)),
@@ -291,6 +292,21 @@ impl Explanation<'_> {
         }
         let has = (!has.is_empty()).then(|| listed(&has))?;
         Some(format!("{} has {has} free but {}", place.name, lacks.join(", and ")))
+    }
+
+    /// "no NIC is near enough to gpu-a, gpu-b and 6 more", for each part that is missing near free devices.
+    fn alone(&self, item: &Item, places: &[&NodePart]) -> Vec<String> {
+        let numbered = item.parts.iter().enumerate();
+        let lines = numbered.filter_map(|(part, (filter, _))| {
+            let lacking = places.iter().filter(|place| place.accepted[part].is_empty());
+            let free = lacking
+                .flat_map(|place| &place.accepted)
+                .fold(DeviceSet::default(), |all, accepted| all.or(accepted.and(self.node.free)));
+            let names: Vec<&str> = free.iter().map(|position| self.name(position)).collect();
+            let what = self.what(*filter, DeviceSet::default());
+            (!names.is_empty()).then(|| format!("no {what} is near enough to {}", listed(&names)))
+        });
+        lines.collect()
     }
 
     /// What a part asks for: the kind of its devices, where it is known, else its label.
@@ -320,6 +336,11 @@ struct NodePart {
 }
 
 impl NodePart {
+    /// No device here can ever serve some part.
+    fn lacks_a_part(&self) -> bool {
+        self.accepted.iter().any(|accepted| accepted.is_empty())
+    }
+
     fn name_and_sets(&self) -> String {
         if self.sets == 1 { self.name.clone() } else { format!("{} ({})", self.name, self.sets) }
     }

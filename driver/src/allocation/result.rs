@@ -129,7 +129,7 @@ fn allocation(
     let mut config = class_config(claim);
     config.extend(claim_config(claim));
     for (requests, units) in &devices.units {
-        config.push(units_config(requests, units.clone())?);
+        config.extend(units_config(requests, units)?);
     }
     let positions: Vec<usize> = devices.by_request.into_iter().flatten().collect();
     let result = resource::AllocationResult {
@@ -181,19 +181,30 @@ fn scope(requests: &[String], claim: &Claim) -> Option<Vec<String>> {
     (!covers_all && !requests.is_empty()).then(|| requests.to_vec())
 }
 
+/// Bytes of opaque parameters that the API server accepts (`OpaqueParametersMaxLength`).
+const MAX_PARAMETERS: usize = 10 * 1024;
+
+/// One entry for the units of a request or Placement; more only where long names make it too large for the API server.
 fn units_config(
     requests: &[String],
-    units: Vec<AllocatedUnit>,
-) -> Result<resource::DeviceAllocationConfiguration, ConfigError> {
-    let parameters = OpaqueConfig::AllocatedUnits(AllocatedUnits { units }).encode()?;
-    Ok(resource::DeviceAllocationConfiguration {
+    units: &[AllocatedUnit],
+) -> Result<Vec<resource::DeviceAllocationConfiguration>, ConfigError> {
+    let config = AllocatedUnits { units: units.to_vec() };
+    let parameters = OpaqueConfig::AllocatedUnits(config).encode()?;
+    if parameters.to_string().len() > MAX_PARAMETERS && units.len() > 1 {
+        let (first, second) = units.split_at(units.len() / 2);
+        let mut entries = units_config(requests, first)?;
+        entries.extend(units_config(requests, second)?);
+        return Ok(entries);
+    }
+    Ok(vec![resource::DeviceAllocationConfiguration {
         opaque: Some(resource::OpaqueDeviceConfiguration {
             driver: names::DRIVER.to_owned(),
             parameters: RawExtension(parameters),
         }),
         requests: Some(requests.to_vec()),
         source: "FromClass".to_owned(),
-    })
+    }])
 }
 
 /// The nodes where the devices can be used: this one as soon as a device is local to it, else those that all selectors

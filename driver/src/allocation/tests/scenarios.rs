@@ -112,6 +112,21 @@ fn a_refusal_names_what_is_left_and_who_holds_the_rest() {
 }
 
 #[test]
+fn devices_that_have_no_mate_near_are_said_to_have_none() {
+    let apart = vec![
+        device("gpu-a", "pci0000:00/01.0"),
+        device("gpu-b", "pci0000:10/01.0"),
+        device("nic-a", "pci0000:20/01.0"),
+    ];
+    check_refusal(
+        &cluster(&[("n", apart)]),
+        &pairs(1),
+        "node n: needs 1 GPU-NIC pair within PXB; 0 left; no GPU is near enough to nic-a; \
+         no NIC is near enough to gpu-a, gpu-b",
+    );
+}
+
+#[test]
 fn selectors_and_taints_are_named_when_they_are_what_is_missing() {
     let mut devices = switches(2, 1, 1);
     devices[3].tainted = true;
@@ -173,6 +188,20 @@ fn a_placement_pairs_the_devices_of_plain_requests_in_order() {
     assert_eq!(units["kind"], "AllocatedUnits");
     assert_eq!(units["units"][1]["devices"][0]["device"], "gpu-1-0");
     assert_eq!(units["units"][1]["via"], "0000:01:00.0");
+}
+
+#[test]
+fn units_under_long_names_are_spread_over_entries_that_the_api_server_takes() {
+    let node = format!("{}.example.com", "n".repeat(240));
+    let cluster = cluster(&[(&node, switches(16, 1, 1))]);
+    let (_, grants) = granted(&cluster, &[&pairs(16)]);
+    let config = grants[0].result.devices.clone().unwrap().config.unwrap();
+    let parameters: Vec<Value> =
+        config.into_iter().map(|entry| entry.opaque.unwrap().parameters.0).collect();
+    assert_eq!(parameters.len(), 2);
+    assert!(parameters.iter().all(|p| p.to_string().len() <= 10 * 1024));
+    let units = parameters.iter().map(|p| p["units"].as_array().unwrap().len()).sum::<usize>();
+    assert_eq!(units, 16);
 }
 
 #[test]
