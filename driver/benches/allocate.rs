@@ -1,9 +1,10 @@
 //! Decisions on one node and on many: feasible, tight and infeasible, and the ratio of a cold to a warm index.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group};
 use lanemate_driver::allocation::{Cluster, Evaluations, SEARCH_BUDGET, decide, node::Candidate};
 use lanemate_driver::claim::Claim;
 use lanemate_driver::testing::cluster::{
@@ -129,5 +130,116 @@ fn many_nodes(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Depth first over requests and devices, the first solution wins: the method of the upstream allocator, without its selectors
+/// and its copying. GPUs are asked for first, then NICs, each NIC on the switch of its GPU.
+struct FirstFit<'a> {
+    /// Switch of each free device.
+    gpus: &'a [usize],
+    nics: &'a [usize],
+    pairs: usize,
+    taken: Vec<usize>,
+    calls: u64,
+}
+
+/// Calls after which the baseline gives up, as upstream does after ten seconds.
+const MOST_CALLS: u64 = 20_000_000;
+
+impl FirstFit<'_> {
+    fn fits(&mut self) -> Option<bool> {
+        self.calls += 1;
+        if self.calls > MOST_CALLS {
+            return None;
+        }
+        let done = self.taken.len();
+        if done == 2 * self.pairs {
+            return Some(true);
+        }
+        let (devices, offset) =
+            if done < self.pairs { (self.gpus, 0) } else { (self.nics, self.gpus.len()) };
+        for (index, switch) in devices.iter().enumerate() {
+            let mate = done.checked_sub(self.pairs).map(|pair| self.gpus[self.taken[pair]]);
+            if self.taken.contains(&(offset + index)) || mate.is_some_and(|mate| mate != *switch) {
+                continue;
+            }
+            self.taken.push(offset + index);
+            if self.fits()? {
+                return Some(true);
+            }
+            self.taken.pop();
+        }
+        Some(false)
+    }
+}
+
+/// Free devices by switch, as [`hold`] leaves them.
+fn free_switches(per_switch: usize, held: Held) -> (Vec<usize>, Vec<usize>) {
+    let all: Vec<usize> = (0..8 * per_switch).map(|index| index / per_switch).collect();
+    let free = match held {
+        Held::Nothing => all.len(),
+        Held::AllButTheLast(pairs) => pairs,
+        Held::OneTooMany(pairs) => pairs - 1,
+    };
+    (all.clone(), all[all.len() - free..].to_vec())
+}
+
+/// Median time of some runs.
+fn median(runs: usize, mut run: impl FnMut()) -> Duration {
+    let mut times: Vec<Duration> = (0..runs)
+        .map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    times[runs / 2]
+}
+
+/// Prints how many times faster a decision is than the baseline on the same input, in this run.
+fn ratios() {
+    println!("\nagainst first fit, depth first (median of one decision, same input, same run)");
+    println!(
+        "{:8} {:20} {:>2} {:>12} {:>12} {:>9}",
+        "node", "held", "k", "ours", "first fit", "ratio"
+    );
+    for (label, per_switch) in NODES {
+        for k in [1, 4, 8] {
+            for held in [Held::Nothing, Held::AllButTheLast(k), Held::OneTooMany(k)] {
+                let mut cluster = cluster(&[("n", switches(8, per_switch, per_switch))]);
+                hold(&mut cluster, "n", per_switch, held);
+                let candidates = candidates(&cluster);
+                let claim = pairs(u32::try_from(k).unwrap());
+                let mut evaluations = Evaluations::default();
+                let ours = median(301, || {
+                    let claims = [&claim];
+                    let decision =
+                        decide(&cluster, &mut evaluations, &claims, &candidates, SEARCH_BUDGET);
+                    black_box(decision.unwrap());
+                });
+                let (gpus, nics) = free_switches(per_switch, held);
+                let mut gave_up = false;
+                let theirs = median(3, || {
+                    let (gpus, nics) = (gpus.as_slice(), nics.as_slice());
+                    let mut search = FirstFit { gpus, nics, pairs: k, taken: Vec::new(), calls: 0 };
+                    gave_up = black_box(search.fits()).is_none();
+                });
+                let ratio = theirs.as_secs_f64() / ours.as_secs_f64();
+                let more = if gave_up { ">" } else { "" };
+                let (held, theirs) = (format!("{held:?}"), format!("{more}{theirs:.1?}"));
+                let (ours, ratio) = (format!("{ours:.1?}"), format!("{more}{ratio:.1}"));
+                println!("{label:8} {held:20} {k:>2} {ours:>12} {theirs:>12} {ratio:>9}");
+            }
+        }
+    }
+}
+
 criterion_group!(benches, one_node, many_nodes);
-criterion_main!(benches);
+
+fn main() {
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    // `cargo test --benches` only asks whether it runs.
+    if std::env::args().any(|argument| argument == "--bench") {
+        ratios();
+    }
+}
