@@ -104,17 +104,19 @@ fn tells_kin_apart(item: &Item, accepted_by: &[u128], layout: &Layout) -> bool {
     item.set_size() > 1 && (all_parts_take(Kind::Gpu) || all_parts_take(Kind::Nic))
 }
 
-/// Two devices of one kind are twins when they are equally near to every usable device of another kind, or, where
-/// paths within a kind matter, when they are in one place.
+/// Two devices are twins when they are equally near to every other usable device; where paths within a kind do not
+/// matter, devices of another kind are enough. Twins of twins are twins, and equally near to each other.
 fn are_twins(layout: &Layout, usable: &[usize], strict: bool, a: usize, b: usize) -> bool {
     // Devices in one place are equally near to everything.
     if layout.same_place(a, b) {
         return true;
     }
-    let other_kinds = usable.iter().filter(|position| layout.kinds[**position] != layout.kinds[a]);
-    !strict
-        && layout.kinds[a].is_some()
-        && other_kinds.copied().all(|c| layout.nearness(a, c) == layout.nearness(b, c))
+    let matters = |c: &&usize| {
+        let kin = layout.kinds[**c] == layout.kinds[a];
+        **c != a && **c != b && (strict || !kin)
+    };
+    let mut others = usable.iter().filter(matters);
+    layout.kinds[a].is_some() && others.all(|c| layout.nearness(a, *c) == layout.nearness(b, *c))
 }
 
 /// Attribute values seen so far.

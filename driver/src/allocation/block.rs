@@ -3,13 +3,12 @@
 //! A block has a list of options, each of which serves a number of sets of every item. Two blocks that are mirror
 //! images of each other have the same options, and the search uses that to look at only one order of them.
 
-use std::cmp::Reverse;
-
-use crate::allocation::Budget;
 use crate::allocation::alike::Alike;
-use crate::allocation::ledger::{Cost, Free, Ledger};
-use crate::allocation::score::Rating;
+use crate::allocation::ledger::{Free, Ledger};
+use crate::allocation::problem::Item;
 use crate::allocation::sets::DeviceChoice;
+use crate::allocation::supply::Supply;
+use crate::ids::Kind;
 use crate::pool::layout::Nearness;
 use crate::pool::{DeviceSet, Layout};
 
@@ -23,10 +22,28 @@ pub struct Setting<'a> {
     pub alike: &'a [Alike],
     /// Sets, by item, the best first.
     pub choices: &'a [DeviceChoice],
+    /// What is asked for.
+    pub items: &'a [Item],
     /// Sets wanted of each item.
     pub wanted: &'a [u32],
-    /// How near devices of different blocks are matters too.
-    pub crosses: bool,
+    /// What devices of different sets have to do with each other.
+    pub relations: Relations,
+}
+
+/// What devices of different sets have to do with each other, beside being different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relations {
+    /// GPUs outside units are rated with NICs outside units.
+    pub loose_pairs: bool,
+    /// Units have a limit or a wish about each other.
+    pub across: bool,
+}
+
+impl Relations {
+    /// Whether there are any: then it matters how near blocks are to each other.
+    pub fn any(self) -> bool {
+        self.loose_pairs || self.across
+    }
 }
 
 /// A part of a node that shares no set with the rest.
@@ -40,25 +57,6 @@ pub struct Block {
     pub options: Vec<Supply>,
     /// It is a mirror image of the block before.
     pub mirrors_previous: bool,
-}
-
-/// What a block gives.
-#[derive(Clone, Debug)]
-pub struct Supply {
-    /// Sets taken: index of the choice and how often.
-    pub sets: Vec<(usize, u32)>,
-    /// Sets served of each item.
-    pub served: Vec<u32>,
-    /// Units that meet their wish.
-    pub wishes: u32,
-    /// Rating of the units.
-    pub rating: Rating,
-    /// What it costs.
-    pub cost: Cost,
-    /// The devices.
-    pub taken: DeviceSet,
-    /// Devices of each alike kind.
-    used: Vec<(usize, u32)>,
 }
 
 /// Splits the usable devices into blocks, mirror images side by side.
@@ -103,7 +101,8 @@ fn mirrors_together(setting: &Setting<'_>, blocks: Vec<Block>) -> Vec<Block> {
     for block in blocks {
         let image = Image::of(setting, &block);
         let same = kinds.iter_mut().find(|(other, mirrors)| {
-            *other == image && (!setting.crosses || equally_far(setting, &mirrors[0], &block))
+            *other == image
+                && (!setting.relations.any() || equally_far(setting, &mirrors[0], &block))
         });
         match same {
             Some((_, mirrors)) => mirrors.push(block),
@@ -167,184 +166,59 @@ fn equally_far(setting: &Setting<'_>, a: &Block, b: &Block) -> bool {
 }
 
 impl Setting<'_> {
-    /// How near alike devices are to other ones.
+    /// How near some alike devices are to other ones, or to each other.
     pub fn nearness(&self, a: usize, b: usize) -> Nearness {
-        self.layout.nearness(self.alike[a].first(), self.alike[b].first())
+        match self.alike[a].devices.as_slice() {
+            [first, second, ..] if a == b => self.layout.nearness(*first, *second),
+            _ => self.layout.nearness(self.alike[a].first(), self.alike[b].first()),
+        }
+    }
+
+    /// Pairs of units that meet their wish; absent when two units are too far apart.
+    pub fn across_wishes<'s>(
+        &self,
+        sets: impl Iterator<Item = &'s (usize, u32)> + Clone,
+    ) -> Option<u32> {
+        let mut met = 0;
+        for (index, item) in self.items.iter().enumerate() {
+            let Some(across) = item.across() else { continue };
+            let of_item = sets.clone().filter(|(choice, _)| self.choices[*choice].item == index);
+            let units: Vec<usize> =
+                of_item.flat_map(|(choice, n)| std::iter::repeat_n(*choice, *n as usize)).collect();
+            for (number, a) in units.iter().enumerate() {
+                for b in &units[number + 1..] {
+                    let rank = self.farthest(*a, *b);
+                    if rank > across.required.rank() {
+                        return None;
+                    }
+                    met += u32::from(across.preferred.is_some_and(|wish| rank <= wish.rank()));
+                }
+            }
+        }
+        Some(met)
+    }
+
+    /// The farthest rank between the GPUs of two units, or their NICs where they have no GPU.
+    fn farthest(&self, a: usize, b: usize) -> u8 {
+        let between = |kind: Kind| {
+            let pairs =
+                self.of_kind(a, kind).flat_map(|x| self.of_kind(b, kind).map(move |y| (x, y)));
+            pairs.map(|(x, y)| self.nearness(x, y).rank).max()
+        };
+        between(Kind::Gpu).or_else(|| between(Kind::Nic)).unwrap_or(0)
+    }
+
+    /// Alike devices of one kind in a set.
+    pub fn of_kind(&self, choice: usize, kind: Kind) -> impl Iterator<Item = usize> + '_ {
+        let takes = self.choices[choice].takes.iter().map(|take| take.alike);
+        takes.filter(move |alike| self.alike[*alike].traits.kind == Some(kind))
     }
 
     /// The first devices of alike ones.
-    fn devices(&self, used: &[(usize, u32)]) -> DeviceSet {
+    pub fn devices(&self, used: &[(usize, u32)]) -> DeviceSet {
         let positions = used.iter().flat_map(|(index, count)| {
             self.alike[*index].devices.iter().take(*count as usize).copied()
         });
         positions.collect()
     }
-}
-
-/// Lists what a block can give.
-struct Listing<'a, 'b> {
-    setting: &'a Setting<'b>,
-    choices: &'a [usize],
-    /// Least rating of the choices of one item from an index on.
-    least: Vec<Rating>,
-    /// The block is the only one: it serves all that is wanted or nothing.
-    alone: bool,
-    sets: Vec<(usize, u32)>,
-    missing: Vec<u32>,
-    left: Vec<u32>,
-    best: Option<(Reverse<u32>, Rating)>,
-    found: Vec<Supply>,
-}
-
-/// Fills in the options of every block.
-pub fn list_options(setting: &Setting<'_>, blocks: &mut [Block], budget: &mut Budget) {
-    let alone = blocks.len() == 1;
-    for block in blocks.iter_mut() {
-        let mut listing = Listing {
-            setting,
-            choices: &block.choices,
-            least: least_ratings(setting, &block.choices),
-            alone,
-            sets: Vec::new(),
-            missing: setting.wanted.to_vec(),
-            left: setting.alike.iter().map(Alike::count).collect(),
-            best: None,
-            found: Vec::new(),
-        };
-        listing.choose(0, 0, Rating::default(), budget);
-        block.options = listing.found;
-    }
-}
-
-fn least_ratings(setting: &Setting<'_>, choices: &[usize]) -> Vec<Rating> {
-    let mut least: Vec<Rating> = choices.iter().map(|n| setting.choices[*n].rating).collect();
-    for at in (1..choices.len()).rev() {
-        let (before, after) = (&setting.choices[choices[at - 1]], &setting.choices[choices[at]]);
-        if before.item == after.item {
-            least[at - 1] = least[at - 1].least(least[at]);
-        }
-    }
-    least
-}
-
-impl Listing<'_, '_> {
-    /// Ends with what is taken so far, and tries to take each of the choices from `at` on next.
-    fn choose(&mut self, at: usize, wishes: u32, rating: Rating, budget: &mut Budget) {
-        if !budget.step() {
-            return;
-        }
-        let complete = self.missing.iter().all(|missing| *missing == 0);
-        if complete || !self.alone {
-            self.finish(wishes, rating);
-        }
-        if complete {
-            return;
-        }
-        for next in at..self.choices.len() {
-            if self.alone && self.is_hopeless(next, wishes, rating) {
-                return;
-            }
-            let number = self.choices[next];
-            let choice = &self.setting.choices[number];
-            for count in (1..=self.most(choice).min(self.missing[choice.item])).rev() {
-                self.take(number, count);
-                let met = if choice.meets_wish { count } else { 0 };
-                self.choose(next + 1, wishes + met, rating.plus(choice.rating, count), budget);
-                self.give_back(number, count);
-            }
-        }
-    }
-
-    /// How often a choice can be taken from what is left.
-    fn most(&self, choice: &DeviceChoice) -> u32 {
-        let per_alike = choice.takes.iter().map(|take| {
-            let of_one = choice.takes.iter().filter(|other| other.alike == take.alike);
-            self.left[take.alike] / of_one.map(|other| other.count).sum::<u32>().max(1)
-        });
-        per_alike.min().unwrap_or(0)
-    }
-
-    fn take(&mut self, number: usize, count: u32) {
-        self.sets.push((number, count));
-        let choice = &self.setting.choices[number];
-        self.missing[choice.item] -= count;
-        choice.takes.iter().for_each(|take| self.left[take.alike] -= take.count * count);
-    }
-
-    fn give_back(&mut self, number: usize, count: u32) {
-        self.sets.pop();
-        let choice = &self.setting.choices[number];
-        self.missing[choice.item] += count;
-        choice.takes.iter().for_each(|take| self.left[take.alike] += take.count * count);
-    }
-
-    /// Whether what is still missing cannot come from the choices at `at` and later, or only in a worse way than one
-    /// found already. Choices stand by item, those that meet the wish first.
-    fn is_hopeless(&self, at: usize, wishes: u32, rating: Rating) -> bool {
-        let (mut hope, mut bound) = (wishes, rating);
-        for (item, missing) in self.missing.iter().enumerate().filter(|(_, m)| **m > 0) {
-            let later = &self.choices[at..];
-            let of_item = later.iter().position(|n| self.setting.choices[*n].item == item);
-            let Some(first) = of_item.map(|offset| at + offset) else { return true };
-            let meets_wish = self.setting.choices[self.choices[first]].meets_wish;
-            hope += if meets_wish { *missing } else { 0 };
-            bound = bound.plus(self.least[first], *missing);
-        }
-        // Where devices of different sets have a say about each other, this is not the whole score.
-        let found = self.best.filter(|_| !self.setting.crosses);
-        found.is_some_and(|best| (Reverse(hope), bound) > best)
-    }
-
-    fn finish(&mut self, wishes: u32, rating: Rating) {
-        if self.alone {
-            let key = (Reverse(wishes), rating);
-            self.best = Some(self.best.map_or(key, |best| best.min(key)));
-        }
-        let mut used: Vec<(usize, u32)> = Vec::new();
-        for (number, count) in &self.sets {
-            for take in &self.setting.choices[*number].takes {
-                match used.iter_mut().find(|(alike, _)| *alike == take.alike) {
-                    Some((_, sum)) => *sum += take.count * count,
-                    None => used.push((take.alike, take.count * count)),
-                }
-            }
-        }
-        used.sort_unstable();
-        let taken = self.setting.devices(&used);
-        let served = self.setting.wanted.iter().zip(&self.missing).map(|(w, m)| w - m).collect();
-        let (sets, cost) = (self.sets.clone(), self.setting.ledger.cost(taken));
-        self.keep(Supply { sets, served, wishes, rating, cost, taken, used });
-    }
-
-    /// Of two supplies that the rest of the node cannot tell apart only the better one is kept.
-    fn keep(&mut self, supply: Supply) {
-        let crosses = self.setting.crosses;
-        let same = self.found.iter_mut().find(|other| {
-            (!crosses || (other.used == supply.used && other.sets == supply.sets))
-                && other.served == supply.served
-                && other.rating.worst == supply.rating.worst
-                && other.cost.islands == supply.cost.islands
-                && other.cost.numa_nodes == supply.cost.numa_nodes
-                && other.cost.lost_by_numa == supply.cost.lost_by_numa
-        });
-        match same {
-            Some(other) if rank(&supply) < rank(other) => *other = supply,
-            Some(_) => {}
-            None => self.found.push(supply),
-        }
-    }
-}
-
-/// What adds up over blocks, in the order of the objective.
-fn rank(supply: &Supply) -> impl Ord + use<> {
-    (
-        Reverse(supply.wishes),
-        supply.rating.sum,
-        supply.rating.hops,
-        supply.cost.pairs_lost,
-        supply.cost.groups_touched,
-        supply.cost.left_in_touched,
-        supply.cost.resting,
-        Reverse(supply.taken),
-    )
 }

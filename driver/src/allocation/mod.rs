@@ -21,6 +21,7 @@ pub mod sets;
 pub mod shortage;
 pub mod solve;
 pub mod state;
+pub mod supply;
 
 pub use evaluation::Evaluations;
 pub use node::{Answer, Candidate, Decision, Rank, decide};

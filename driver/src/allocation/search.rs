@@ -8,9 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::allocation::Budget;
-use crate::allocation::block::{Block, Setting, Supply};
-use crate::allocation::problem::{Item, Rule};
+use crate::allocation::block::{Block, Setting};
+use crate::allocation::problem::Rule;
 use crate::allocation::score::{Rating, Score, Wishes};
+use crate::allocation::supply::Supply;
 use crate::ids::Kind;
 use crate::pool::DeviceSet;
 
@@ -26,7 +27,6 @@ pub struct Solution {
 /// The search over the blocks of one setting.
 pub struct Search<'a, 'b> {
     setting: &'a Setting<'b>,
-    items: &'a [Item],
     blocks: &'a [Block],
     /// Sets of each item that the blocks from an index on can serve at most.
     reach: Vec<Vec<u32>>,
@@ -56,7 +56,7 @@ struct Sum {
 
 impl Sum {
     fn plus(mut self, supply: &Supply) -> Self {
-        self.wishes += supply.wishes;
+        self.wishes += supply.wishes.within;
         self.rating = self.rating.plus(supply.rating, 1);
         self.islands = self.islands.or(supply.cost.islands);
         self.numa_nodes = self.numa_nodes.or(supply.cost.numa_nodes);
@@ -79,27 +79,22 @@ pub fn reach(wanted: &[u32], blocks: &[Block]) -> Vec<u32> {
 
 impl<'a, 'b> Search<'a, 'b> {
     /// A search for a score below `bar`.
-    pub fn new(
-        setting: &'a Setting<'b>,
-        items: &'a [Item],
-        blocks: &'a [Block],
-        bar: Option<Score>,
-    ) -> Self {
+    pub fn new(setting: &'a Setting<'b>, blocks: &'a [Block], bar: Option<Score>) -> Self {
         let wanted = setting.wanted;
         let best_set = |item: usize| {
             let sets = setting.choices.iter().filter(|choice| choice.item == item);
             sets.map(|choice| choice.rating).reduce(Rating::least).unwrap_or_default()
         };
         let pairs = |count: u32| count * count.saturating_sub(1) / 2;
-        let wishing = items.iter().filter(|i| i.across().is_some_and(|a| a.preferred.is_some()));
+        let wishing =
+            setting.items.iter().filter(|i| i.across().is_some_and(|a| a.preferred.is_some()));
         Self {
             reach: (0..=blocks.len()).map(|from| reach(wanted, &blocks[from..])).collect(),
-            best_set: (0..items.len()).map(best_set).collect(),
+            best_set: (0..setting.items.len()).map(best_set).collect(),
             most_across: wishing.map(|item| pairs(item.count)).sum(),
             missing: wanted.to_vec(),
             chosen: Vec::with_capacity(blocks.len()),
             setting,
-            items,
             blocks,
             bar,
             best: None,
@@ -143,7 +138,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut wishes = Wishes { within: sum.wishes, across: self.most_across };
         for (item, missing) in self.missing.iter().enumerate() {
             bound = bound.plus(self.best_set[item], *missing);
-            let wishes_for = self.items[item].preferred_within().is_some();
+            let wishes_for = self.setting.items[item].preferred_within().is_some();
             wishes.within += if wishes_for { *missing } else { 0 };
         }
         let floor =
@@ -153,7 +148,8 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     fn finish(&mut self, sum: &Sum) {
-        let Some(across) = self.across_wishes() else { return };
+        let sets = self.supplies().flat_map(|supply| &supply.sets);
+        let Some(across) = self.setting.across_wishes(sets) else { return };
         let lost: Vec<_> =
             self.supplies().flat_map(|supply| supply.cost.lost_by_numa.iter().copied()).collect();
         let (fours, twos) = self.setting.ledger.fours_and_twos(&lost);
@@ -186,66 +182,22 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    fn supplies(&self) -> impl Iterator<Item = &'a Supply> + '_ {
+    fn supplies(&self) -> impl Iterator<Item = &'a Supply> + Clone + '_ {
         let blocks = self.blocks;
         self.chosen.iter().enumerate().map(move |(at, option)| &blocks[at].options[*option])
-    }
-
-    /// Pairs of units that meet their wish; absent when two units are too far apart.
-    fn across_wishes(&self) -> Option<u32> {
-        let mut met = 0;
-        for (index, item) in self.items.iter().enumerate() {
-            let Some(across) = item.across() else { continue };
-            let units = self.units_of(index);
-            for (number, a) in units.iter().enumerate() {
-                for b in &units[number + 1..] {
-                    let rank = self.farthest(*a, *b);
-                    if rank > across.required.rank() {
-                        return None;
-                    }
-                    met += u32::from(across.preferred.is_some_and(|wish| rank <= wish.rank()));
-                }
-            }
-        }
-        Some(met)
-    }
-
-    /// The choices of an item's units, one entry per unit.
-    fn units_of(&self, item: usize) -> Vec<usize> {
-        let sets = self.supplies().flat_map(|supply| &supply.sets);
-        let of_item = sets.filter(|(choice, _)| self.setting.choices[*choice].item == item);
-        of_item.flat_map(|(choice, n)| std::iter::repeat_n(*choice, *n as usize)).collect()
-    }
-
-    /// The farthest rank between the GPUs of two units, or their NICs where they have no GPU.
-    fn farthest(&self, a: usize, b: usize) -> u8 {
-        let of_kind = |choice: usize, kind: Kind| {
-            let takes = self.setting.choices[choice].takes.iter().map(|take| take.alike);
-            takes.filter(move |alike| self.setting.alike[*alike].traits.kind == Some(kind))
-        };
-        let between = |kind: Kind| {
-            let pairs = of_kind(a, kind).flat_map(|x| of_kind(b, kind).map(move |y| (x, y)));
-            pairs.map(|(x, y)| self.between_units(x, y)).max()
-        };
-        between(Kind::Gpu).or_else(|| between(Kind::Nic)).unwrap_or(0)
-    }
-
-    /// Devices of one alike kind are in one place wherever units have a say about each other.
-    fn between_units(&self, a: usize, b: usize) -> u8 {
-        self.setting.nearness(a, b).rank
     }
 
     /// Rating of the devices outside units: each GPU with its nearest NIC, or the reverse where NICs are more.
     fn loose_rating(&self) -> Rating {
         let mut rating = Rating::default();
-        if !self.setting.crosses {
+        if !self.setting.relations.loose_pairs {
             return rating;
         }
         let mut gpus: Vec<(usize, u32)> = Vec::new();
         let mut nics = Vec::new();
         for (choice, sets) in self.supplies().flat_map(|supply| &supply.sets) {
             let choice = &self.setting.choices[*choice];
-            if !matches!(self.items[choice.item].rule, Rule::Loose(_)) {
+            if !matches!(self.setting.items[choice.item].rule, Rule::Loose(_)) {
                 continue;
             }
             for take in &choice.takes {

@@ -3,13 +3,14 @@
 use lanemate_api::PathClass;
 
 use crate::allocation::alike::{self, Alike};
-use crate::allocation::block::{self, Setting};
+use crate::allocation::block::{self, Relations, Setting};
 use crate::allocation::ledger::Ledger;
 use crate::allocation::problem::{Item, Problem, Rule};
 use crate::allocation::score::{Score, Wishes};
 use crate::allocation::search::{Search, Solution};
 use crate::allocation::sets::{self, DeviceChoice};
 use crate::allocation::shortage::{self, Shortage};
+use crate::allocation::supply;
 use crate::attribute::AttributeValue;
 use crate::ids::Kind;
 use crate::pool::{DeviceSet, Layout};
@@ -176,17 +177,18 @@ impl OneNode<'_> {
             ledger: &self.ledger,
             alike,
             choices: &choices,
+            items,
             wanted: &self.wanted,
-            crosses: crosses(items, alike),
+            relations: relations(items, alike),
         };
         let mut blocks = block::split(&setting);
-        block::list_options(&setting, &mut blocks, &mut self.budget);
+        supply::list_options(&setting, &mut blocks, &mut self.budget);
         let reach = crate::allocation::search::reach(&self.wanted, &blocks);
         self.reached.iter_mut().zip(reach).for_each(|(most, reach)| *most = reach.max(*most));
         let known = self.best.as_ref().map(|best| best.score);
-        let search = Search::new(&setting, items, &blocks, known);
+        let search = Search::new(&setting, &blocks, known);
         if let Some(solution) = search.run(&mut self.budget) {
-            let sets = granted_sets(&setting, items, &solution);
+            let sets = granted_sets(&setting, &solution);
             self.best = Some(Granted { score: solution.score, sets });
         }
     }
@@ -225,9 +227,8 @@ fn nearest_pair(layout: &Layout, alike: &[Alike]) -> Option<u8> {
     pairs.map(|(g, n)| layout.nearness(g.first(), n.first()).rank).min()
 }
 
-/// Whether devices of different sets have a say about each other: units with a rule between them, or devices outside units
-/// of which GPUs are rated with NICs.
-fn crosses(items: &[Item], alike: &[Alike]) -> bool {
+/// What devices of different sets have to do with each other.
+fn relations(items: &[Item], alike: &[Alike]) -> Relations {
     let loose: u128 = items
         .iter()
         .filter(|item| matches!(item.rule, Rule::Loose(_)))
@@ -236,15 +237,15 @@ fn crosses(items: &[Item], alike: &[Alike]) -> bool {
     let takes = |kind| {
         alike.iter().any(|a| a.traits.kind == Some(kind) && a.traits.accepted_by & loose != 0)
     };
-    items.iter().any(|item| item.across().is_some()) || (takes(Kind::Gpu) && takes(Kind::Nic))
+    Relations {
+        loose_pairs: takes(Kind::Gpu) && takes(Kind::Nic),
+        across: items.iter().any(|item| item.across().is_some()),
+    }
 }
 
 /// Hands out the devices: of alike devices the first come first.
-fn granted_sets(
-    setting: &Setting<'_>,
-    items: &[Item],
-    solution: &Solution,
-) -> Vec<Vec<GrantedSet>> {
+fn granted_sets(setting: &Setting<'_>, solution: &Solution) -> Vec<Vec<GrantedSet>> {
+    let items = setting.items;
     let mut next = vec![0; setting.alike.len()];
     let mut sets: Vec<Vec<GrantedSet>> = items.iter().map(|_| Vec::new()).collect();
     let taken = solution.supplies.iter().flat_map(|supply| &supply.sets);

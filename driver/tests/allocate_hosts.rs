@@ -1,0 +1,96 @@
+//! Claims on the captured machines: every decision is proved optimal within the search budget.
+#![allow(clippy::unwrap_used, reason = "a fixture that does not parse fails the test")]
+
+use lanemate_driver::allocation::{Cluster, DeviceId};
+use lanemate_driver::claim::{Claim, Classes};
+use lanemate_driver::inventory::Policy;
+use lanemate_driver::machine::Machine;
+use lanemate_driver::resource_slice::{Mode, RenderOptions, render};
+use lanemate_driver::testing::cluster::{
+    claim_value, classes, cluster_of, decided, parse, unit_class,
+};
+use lanemate_driver::testing::{HOSTS, host};
+use lanemate_driver::topology::Override;
+use serde_json::{Value, json};
+
+/// A captured machine as a cluster of one node.
+fn cluster(name: &str, with_override: bool) -> Cluster {
+    let capture = host(name);
+    let text = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../test/hosts/overrides/{name}.xml"));
+    #[allow(clippy::disallowed_methods)]
+    let xml = with_override.then(|| std::fs::read_to_string(text).unwrap());
+    let parsed = xml.map(|xml| Override::parse(&xml).unwrap());
+    let machine =
+        Machine::read(name, &capture.host(), &capture, parsed.as_ref(), &Policy::default());
+    let options = RenderOptions { mode: Mode::Controller, generation: 1 };
+    cluster_of(&render(&machine.inventory, options))
+}
+
+/// Claims of every form, for `count` of them.
+fn claims(count: u32) -> Vec<Claim> {
+    let localities = [
+        json!({}),
+        json!({"within": {"required": "PXB", "preferred": "PIX"},
+               "across": {"required": "SYS", "preferred": "NODE"}}),
+        json!({"within": {"required": "SYS", "preferred": "PXB"}}),
+        json!({"within": {"required": "NODE"}, "across": {"required": "NODE"}}),
+    ];
+    let mut known = classes(&[]);
+    let mut all = Vec::new();
+    for (number, locality) in localities.into_iter().enumerate() {
+        for size in [(1, 1), (2, 1), (1, 2), (2, 2)] {
+            let name = format!("u{number}-{}-{}", size.0, size.1);
+            known.apply_resource_class(
+                serde_json::from_value(unit_class(&name, size, locality.clone())).unwrap(),
+            );
+            add(&mut all, claim_value(&name, &[("u", &name, count)]), &mut known);
+        }
+    }
+    let (gpu, nic) = ("gpu.lanemate.dev", "nic.lanemate.dev");
+    add(&mut all, claim_value("gpus", &[("g", gpu, count)]), &mut known);
+    add(&mut all, claim_value("nics", &[("n", nic, count)]), &mut known);
+    let both = claim_value("both", &[("g", gpu, count), ("n", nic, count)]);
+    add(&mut all, both.clone(), &mut known);
+    for attribute in ["lanemate.dev/pcieSwitch", "resource.kubernetes.io/numaNode"] {
+        let mut tied = both.clone();
+        tied["metadata"]["name"] = json!(attribute);
+        tied["spec"]["devices"]["constraints"] = json!([{"matchAttribute": attribute}]);
+        add(&mut all, tied, &mut known);
+    }
+    all
+}
+
+fn add(all: &mut Vec<Claim>, claim: Value, known: &mut Classes) {
+    // More than 32 devices are refused before any search.
+    all.extend(parse(claim, known));
+}
+
+#[test]
+fn no_captured_machine_exhausts_the_search_budget() {
+    let overridden = ["aws-p4d", "azure-ndv5-h100"].map(|name| (name, true));
+    let machines = HOSTS.map(|name| (name, false)).into_iter().chain(overridden);
+    let mut spent = Vec::new();
+    for (name, with_override) in machines {
+        for hold_every in [0, 2, 3, 5] {
+            let mut cluster = cluster(name, with_override);
+            let node = cluster.node(name).unwrap();
+            let held: Vec<DeviceId> = (0..node.layout.len())
+                .filter(|position| hold_every > 0 && position % hold_every == 0)
+                .map(|position| node.device_id(position))
+                .collect();
+            assert!(cluster.reserve("ns/other", &held).is_empty());
+            for count in [1, 2, 3, 4, 8] {
+                for claim in claims(count) {
+                    if !decided(&cluster, &[&claim]).optimal {
+                        spent.push(format!(
+                            "{name} {with_override} /{hold_every}: {} x {count}",
+                            claim.name
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(spent.is_empty(), "{}", spent.join("\n"));
+}
