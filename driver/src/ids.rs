@@ -40,28 +40,26 @@ impl FromStr for PciAddress {
 }
 
 fn parse_pci_address(text: &str) -> Option<PciAddress> {
-    let mut colons = text.split(':');
-    let (domain, bus, rest) = (colons.next()?, colons.next()?, colons.next()?);
-    let (device, function) = rest.split_once('.')?;
-    let widths_fit = (4..=8).contains(&domain.len())
-        && bus.len() == 2
-        && device.len() == 2
-        && function.len() == 1;
-    if colons.next().is_some() || !widths_fit {
+    let (domain, rest) = text.split_at_checked(text.len().checked_sub(8)?)?;
+    let &[b':', bus_high, bus_low, b':', device_high, device_low, b'.', function] = rest.as_bytes()
+    else {
         return None;
-    }
+    };
+    let byte = |digits: &[u8]| hex(digits).and_then(|value| u8::try_from(value).ok());
     let address = PciAddress {
-        domain: hex(domain)?,
-        bus: u8::try_from(hex(bus)?).ok()?,
-        device: u8::try_from(hex(device)?).ok()?,
-        function: u8::try_from(hex(function)?).ok()?,
+        domain: hex(domain.as_bytes()).filter(|_| (4..=8).contains(&domain.len()))?,
+        bus: byte(&[bus_high, bus_low])?,
+        device: byte(&[device_high, device_low])?,
+        function: byte(&[function])?,
     };
     (address.device < 32 && address.function < 8).then_some(address)
 }
 
-fn hex(digits: &str) -> Option<u32> {
-    // from_str_radix would take a sign.
-    digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
+/// The value of at most eight hexadecimal digits.
+fn hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0_u32, |value, &digit| {
+        Some(value.checked_mul(16)? | char::from(digit).to_digit(16)?)
+    })
 }
 
 impl Serialize for PciAddress {
@@ -147,6 +145,11 @@ mod tests {
             "0000:1b:00.8",
             "0000:+b:00.0",
             "0000:1b:00.0:1",
+            "000:1b:00.0",
+            "000000000:1b:00.0",
+            "00g0:1b:00.0",
+            "0000:1b:00.\u{f6}",
+            "ö:1b:00.0",
         ] {
             assert!(text.parse::<PciAddress>().is_err(), "{text}");
         }

@@ -192,11 +192,37 @@ mod tests {
 
     #[test]
     fn slices_hold_128_devices_or_64_with_taints() {
-        check(Mode::Scheduler, 0, &[0]);
-        check(Mode::Scheduler, 128, &[128]);
-        check(Mode::Scheduler, 300, &[128, 128, 44]);
-        check(Mode::Controller, 0, &[0]);
-        check(Mode::Controller, 65, &[64, 1]);
+        for (devices, untainted, tainted) in [
+            (0, &[0][..], &[0][..]),
+            (1, &[1], &[1]),
+            (64, &[64], &[64]),
+            (65, &[65], &[64, 1]),
+            (128, &[128], &[64, 64]),
+            (129, &[128, 1], &[64, 64, 1]),
+            (300, &[128, 128, 44], &[64, 64, 64, 64, 44]),
+        ] {
+            check(Mode::Scheduler, devices, untainted);
+            check(Mode::Controller, devices, tainted);
+        }
+    }
+
+    #[test]
+    fn one_tainted_device_makes_all_slices_small() {
+        let mut inventory = inventory("n1", 129);
+        let taint = crate::inventory::Taint {
+            key: names::PORT_DOWN_TAINT_KEY.to_owned(),
+            value: None,
+            effect: "NoSchedule".to_owned(),
+        };
+        inventory.devices[128].taints.push(taint);
+        let slices = render(&inventory, RenderOptions { mode: Mode::Scheduler, generation: 1 });
+        let devices: Vec<Device> =
+            slices.iter().flat_map(|slice| slice.spec.devices.clone().unwrap()).collect();
+        let sizes: Vec<usize> =
+            slices.iter().map(|slice| slice.spec.devices.as_ref().unwrap().len()).collect();
+        assert_eq!(sizes, [64, 64, 1]);
+        let names = inventory.devices.iter().map(|device| &device.name);
+        assert!(devices.iter().map(|device| &device.name).eq(names));
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! `HostCapture` format v1: a machine as one YAML file, and that file as a host.
+//! `HostCapture` format v1: a machine as one YAML file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Deserialize;
 
+use super::capture_host::CaptureHost;
 use super::facts::{DeviceNode, NvmlFacts};
 use super::gpu::{GpuLibrary, GpuLibraryError};
-use super::host::{Host, HostError, MAX_ENTRIES, MAX_FILE_BYTES, MAX_PATH_BYTES};
+use super::host::MAX_PATH_BYTES;
 use super::nvml_section::NvmlSection;
 
 /// `apiVersion` of the format.
@@ -228,72 +229,6 @@ impl GpuLibrary for HostCapture {
     fn read(&self) -> Result<Option<NvmlFacts>, GpuLibraryError> {
         let facts = self.nvml.as_ref().map(NvmlSection::facts).transpose();
         facts.map_err(|(place, message)| GpuLibraryError(format!("nvml.{place}: {message}")))
-    }
-}
-
-/// A captured machine as a host. Directories are implied by their entries.
-#[derive(Clone, Debug)]
-pub struct CaptureHost<'a> {
-    capture: &'a HostCapture,
-    directories: BTreeMap<&'a str, BTreeSet<&'a str>>,
-}
-
-impl<'a> CaptureHost<'a> {
-    fn new(capture: &'a HostCapture) -> Self {
-        let mut directories: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        let paths = capture.files.keys().chain(capture.links.keys()).chain(capture.devices.keys());
-        for path in paths {
-            let mut path = path.as_str();
-            // Ends at a parent that is known already, at the latest at the root.
-            loop {
-                let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-                let known = directories.contains_key(parent);
-                directories.entry(parent).or_default().insert(name);
-                if known || parent.is_empty() {
-                    break;
-                }
-                path = parent;
-            }
-        }
-        Self { capture, directories }
-    }
-
-    fn missing_or(&self, path: &str, not_a: &'static str) -> HostError {
-        if self.exists(path) { HostError::NotA(not_a) } else { HostError::Missing }
-    }
-}
-
-impl Host for CaptureHost<'_> {
-    fn file(&self, path: &str) -> Result<Vec<u8>, HostError> {
-        match self.capture.files.get(path) {
-            Some(content) if content.len() > MAX_FILE_BYTES => Err(HostError::TooLarge),
-            Some(content) => Ok(content.clone()),
-            None => Err(self.missing_or(path, "file")),
-        }
-    }
-
-    fn link(&self, path: &str) -> Result<Option<String>, HostError> {
-        Ok(self.capture.links.get(path).cloned())
-    }
-
-    fn names(&self, path: &str) -> Result<Vec<String>, HostError> {
-        match self.directories.get(path) {
-            Some(names) if names.len() > MAX_ENTRIES => Err(HostError::TooManyEntries),
-            Some(names) => Ok(names.iter().map(|&name| name.to_owned()).collect()),
-            None => Err(HostError::Missing),
-        }
-    }
-
-    fn device(&self, path: &str) -> Result<DeviceNode, HostError> {
-        let node = self.capture.devices.get(path).copied();
-        node.ok_or_else(|| self.missing_or(path, "device node"))
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.capture.files.contains_key(path)
-            || self.directories.contains_key(path)
-            || self.capture.links.contains_key(path)
-            || self.capture.devices.contains_key(path)
     }
 }
 

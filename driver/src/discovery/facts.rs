@@ -91,6 +91,37 @@ pub struct PciFunction {
     pub acs_redirect: Option<bool>,
 }
 
+impl PciFunction {
+    /// A function of which nothing but the address is known.
+    pub fn new(address: PciAddress) -> Self {
+        Self {
+            address,
+            host_bridge: None,
+            pcie_root: None,
+            bridges: Vec::new(),
+            vendor: None,
+            device: None,
+            class: None,
+            subsystem_vendor: None,
+            subsystem_device: None,
+            driver: None,
+            numa_node: None,
+            link_generation: None,
+            link_width: None,
+            physical_function: None,
+            virtual_functions: Vec::new(),
+            vpd: BTreeMap::new(),
+            rdma: Vec::new(),
+            netdevs: Vec::new(),
+            drm: Vec::new(),
+            vram_bytes: None,
+            unique_id: None,
+            product_name: None,
+            acs_redirect: None,
+        }
+    }
+}
+
 /// A bridge on the way to a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bridge {

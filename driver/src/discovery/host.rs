@@ -78,6 +78,11 @@ impl HostError {
 pub struct RealPath(String);
 
 impl RealPath {
+    /// The root itself.
+    pub(super) fn root() -> Self {
+        Self(String::new())
+    }
+
     /// Relative to the root, without a leading slash; empty for the root itself.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -88,9 +93,20 @@ impl RealPath {
         self.0.split('/').filter(|component| !component.is_empty())
     }
 
+    /// A path is this one or a directory on the way to it: it has no links either.
+    fn leads_through(&self, path: &str) -> bool {
+        self.0.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// The path of a name below, not resolved.
     pub fn child(&self, name: &str) -> String {
-        if self.0.is_empty() { name.to_owned() } else { format!("{}/{name}", self.0) }
+        let mut path = String::with_capacity(self.0.len() + 1 + name.len());
+        path.push_str(&self.0);
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(name);
+        path
     }
 }
 
@@ -98,14 +114,17 @@ impl RealPath {
 /// below the root, and `..` stops at the root. What a dangling link names is the answer: only
 /// reading it fails.
 pub fn realpath(host: &dyn Host, path: &str) -> Result<RealPath, HostError> {
-    realpath_from(host, &RealPath(String::new()), path)
+    let root = RealPath::root();
+    realpath_from(host, &root, path, &root)
 }
 
-/// The same, from a directory that is resolved already.
-pub fn realpath_from(
+/// The same, from a directory that is resolved already. What leads to `known` is not asked for
+/// again: paths that follow each other share most of their way.
+pub(super) fn realpath_from(
     host: &dyn Host,
     directory: &RealPath,
     path: &str,
+    known: &RealPath,
 ) -> Result<RealPath, HostError> {
     let mut real = if path.starts_with('/') { String::new() } else { directory.0.clone() };
     let mut rest = Cow::Borrowed(path);
@@ -131,6 +150,9 @@ pub fn realpath_from(
         }
         if real.len() + ahead.len() - length > MAX_PATH_BYTES {
             return Err(HostError::PathTooLong);
+        }
+        if known.leads_through(&real) {
+            continue;
         }
         let Some(target) = host.link(&real)? else { continue };
         links += 1;

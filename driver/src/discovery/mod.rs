@@ -2,6 +2,7 @@
 
 pub mod anonymise;
 pub mod capture;
+mod capture_host;
 mod config;
 pub mod facts;
 mod gpu;
@@ -20,7 +21,8 @@ pub mod record;
 mod vpd;
 
 pub use anonymise::anonymise;
-pub use capture::{CaptureError, CaptureHost, HostCapture};
+pub use capture::{CaptureError, HostCapture};
+pub use capture_host::CaptureHost;
 pub use facts::Facts;
 pub use gpu::{GpuLibrary, GpuLibraryError, NoGpuLibrary};
 pub use host::{Host, HostError, LiveHost};

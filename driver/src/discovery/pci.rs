@@ -68,10 +68,6 @@ fn read_function(
     let class = reader.required(real, "class", "a class as 0x and 6 digits", hex24);
     let node = |text: &str| parse_node(text, nodes);
     PciFunction {
-        address,
-        host_bridge: None,
-        pcie_root: None,
-        bridges: Vec::new(),
         vendor,
         device: reader.required(real, "device", "a device id as 0x and 4 digits", hex16),
         class,
@@ -84,13 +80,7 @@ fn read_function(
         physical_function: linked_function(reader, real, "physfn"),
         virtual_functions: read_virtual_functions(reader, real),
         vpd: read_vpd(reader, real, vendor, class),
-        rdma: Vec::new(),
-        netdevs: Vec::new(),
-        drm: Vec::new(),
-        vram_bytes: None,
-        unique_id: None,
-        product_name: None,
-        acs_redirect: None,
+        ..PciFunction::new(address)
     }
 }
 
@@ -119,9 +109,6 @@ fn place(reader: &mut Reader<'_>, path: &str, real: &RealPath, function: &mut Pc
     }
     function.pcie_root = first_host_bridge(&components);
     function.host_bridge = components.get(root).map(|&name| name.to_owned());
-    if let ["sys", "devices", first, ..] = components.as_slice() {
-        function.pcie_root = is_host_bridge(first).then(|| (*first).to_owned());
-    }
     function.bridges = bridges;
 }
 

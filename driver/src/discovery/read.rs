@@ -1,11 +1,13 @@
 //! Typed reading: what cannot be read or made sense of becomes a problem, and the rest stands.
 
 use super::facts::Problem;
-use super::host::{Host, HostError, RealPath, realpath, realpath_from};
+use super::host::{Host, HostError, RealPath, realpath_from};
 
 /// Reads from a host and gathers the problems.
 pub(super) struct Reader<'a> {
     host: &'a dyn Host,
+    /// The path that was resolved last.
+    last: RealPath,
     problems: Vec<Problem>,
 }
 
@@ -25,7 +27,7 @@ impl<T> Parsed<T> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(host: &'a dyn Host) -> Self {
-        Self { host, problems: Vec::new() }
+        Self { host, last: RealPath::root(), problems: Vec::new() }
     }
 
     /// The problems, sorted, each once.
@@ -45,20 +47,21 @@ impl<'a> Reader<'a> {
 
     /// The directory or file that a path means; `None` with a problem when its links do not end.
     pub(super) fn real(&mut self, path: &str) -> Option<RealPath> {
-        let real = realpath(self.host, path);
-        self.keep(path, real)
+        self.real_below(&RealPath::root(), path)
     }
 
     /// The same from a resolved directory.
     pub(super) fn real_below(&mut self, directory: &RealPath, path: &str) -> Option<RealPath> {
-        let real = realpath_from(self.host, directory, path);
-        self.keep(&directory.child(path), real)
+        let real = realpath_from(self.host, directory, path, &self.last);
+        let real = self.keep(|| directory.child(path), real)?;
+        self.last.clone_from(&real);
+        Some(real)
     }
 
     /// Names in a directory, sorted; none when it is missing.
     pub(super) fn names(&mut self, directory: &RealPath) -> Vec<String> {
         let names = self.host.names(directory.as_str());
-        self.keep(directory.as_str(), names).unwrap_or_default()
+        self.keep(|| directory.as_str().to_owned(), names).unwrap_or_default()
     }
 
     /// Names in a directory below a resolved one, and its own real path.
@@ -76,7 +79,7 @@ impl<'a> Reader<'a> {
     pub(super) fn link_name(&mut self, directory: &RealPath, name: &str) -> Option<String> {
         let path = directory.child(name);
         let target = self.host.link(&path);
-        let target = self.keep(&path, target)??;
+        let target = self.keep(|| path, target)??;
         target.rsplit('/').find(|component| !component.is_empty()).map(str::to_owned)
     }
 
@@ -88,7 +91,7 @@ impl<'a> Reader<'a> {
     /// Content of a file; `None` when it is missing, with a problem when it cannot be read.
     pub(super) fn bytes(&mut self, directory: &RealPath, name: &str) -> Option<Vec<u8>> {
         let content = self.content(directory, name);
-        self.keep(&directory.child(name), content)
+        self.keep(|| directory.child(name), content)
     }
 
     /// Content of a file that the kernel often refuses to read, without a word about that.
@@ -120,7 +123,7 @@ impl<'a> Reader<'a> {
     ) -> Option<T> {
         match self.content(directory, name) {
             Err(HostError::Missing) => None,
-            content => self.parsed(&directory.child(name), expected, content, parse),
+            content => self.parsed(|| directory.child(name), expected, content, parse),
         }
     }
 
@@ -133,7 +136,7 @@ impl<'a> Reader<'a> {
         parse: impl Fn(&str) -> Parsed<T>,
     ) -> Option<T> {
         let content = self.content(directory, name);
-        self.parsed(&directory.child(name), expected, content, parse)
+        self.parsed(|| directory.child(name), expected, content, parse)
     }
 
     /// The host, for what is not a file.
@@ -142,13 +145,21 @@ impl<'a> Reader<'a> {
     }
 
     fn content(&self, directory: &RealPath, name: &str) -> Result<Vec<u8>, HostError> {
-        let real = realpath_from(self.host, directory, name)?;
+        // Nearly every name in a resolved directory is a file and no link.
+        if !name.contains('/') {
+            match self.host.file(&directory.child(name)) {
+                Err(HostError::NotA(_)) => {}
+                content => return content,
+            }
+        }
+        let real = realpath_from(self.host, directory, name, &self.last)?;
         self.host.file(real.as_str())
     }
 
+    /// The path is for a problem, which is rare.
     fn parsed<T>(
         &mut self,
-        path: &str,
+        path: impl FnOnce() -> String,
         expected: &str,
         content: Result<Vec<u8>, HostError>,
         parse: impl Fn(&str) -> Parsed<T>,
@@ -156,7 +167,7 @@ impl<'a> Reader<'a> {
         let content = match content {
             Ok(content) => content,
             Err(error) => {
-                self.problem(path, format!("expected {expected}: {error}"));
+                self.problem(path(), format!("expected {expected}: {error}"));
                 return None;
             }
         };
@@ -165,18 +176,22 @@ impl<'a> Reader<'a> {
             Parsed::Value(value) => Some(value),
             Parsed::Unknown => None,
             Parsed::Malformed => {
-                self.problem(path, format!("expected {expected}, found {}", shown(text.trim())));
+                self.problem(path(), format!("expected {expected}, found {}", shown(text.trim())));
                 None
             }
         }
     }
 
-    fn keep<T>(&mut self, path: &str, result: Result<T, HostError>) -> Option<T> {
+    fn keep<T>(
+        &mut self,
+        path: impl FnOnce() -> String,
+        result: Result<T, HostError>,
+    ) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(HostError::Missing) => None,
             Err(error) => {
-                self.problem(path, error.to_string());
+                self.problem(path(), error.to_string());
                 None
             }
         }

@@ -89,8 +89,10 @@ impl Sheet {
         self.text(attribute::PCI_BUS_ID, Some(&function.address.to_string()));
         self.text(attribute::PCIE_ROOT, function.pcie_root.as_deref());
         self.int(attribute::NUMA_NODE, function.numa_node.map(|node| node.0));
-        self.int(attribute::PCIE_LINK_GENERATION, function.link_generation);
-        self.int(attribute::PCIE_LINK_WIDTH, function.link_width.filter(|width| *width > 0));
+        // A function without a link of its own, as virtual ones are, names no speed either.
+        let width = function.link_width.filter(|width| *width > 0);
+        self.int(attribute::PCIE_LINK_GENERATION, width.and(function.link_generation));
+        self.int(attribute::PCIE_LINK_WIDTH, width);
         self.bool(attribute::ACS_REDIRECT, function.acs_redirect);
     }
 

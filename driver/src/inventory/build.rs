@@ -1,5 +1,7 @@
 //! From facts and places to what a node offers.
 
+use lanemate_api::validation::is_dns_subdomain;
+
 use super::uplink::Uplinks;
 use super::{
     Inventory, LeftOut, Policy, Reason, ReasonCode, attributes, exclusion, joint, limits, order,
@@ -18,7 +20,7 @@ impl Inventory {
         inventory.problems.extend(facts.problems.iter().cloned());
         inventory.problems.extend(topology.problems().iter().cloned());
         inventory.problems.extend(uplinks.problems.iter().cloned());
-        if !limits::is_dns_subdomain(node) {
+        if !is_dns_subdomain(node) {
             let message = format!(
                 "node name {node:?}: expected a DNS subdomain: slices of this name are refused"
             );
@@ -149,6 +151,19 @@ mod tests {
         let reasons: Vec<String> =
             inventory.left_out.iter().map(|device| device.reason.to_string()).collect();
         assert_eq!(reasons, left_out);
+    }
+
+    #[test]
+    fn a_node_name_that_the_api_refuses_is_a_problem() {
+        let problems = |node: &str| {
+            let facts = Facts::default();
+            Inventory::build(node, &facts, &Topology::default(), &Policy::default()).problems.len()
+        };
+        let long = "x".repeat(64);
+        for (node, expect) in [("n1.example.com", 0), (&long, 0), ("Node_1", 1), ("", 1)] {
+            assert_eq!(problems(node), expect, "{node:?}");
+        }
+        assert_eq!(problems(&"x".repeat(254)), 1);
     }
 
     #[test]

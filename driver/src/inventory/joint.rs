@@ -43,7 +43,13 @@ fn joint_switches<'a>(
         }
     }
     let joint = groups.into_iter().filter(|(_, group)| group.kinds.len() > 1);
-    joint.filter_map(|(port, group)| Some((port, group.name()?))).collect()
+    let mut taken = BTreeSet::new();
+    let named = joint.filter_map(|(port, group)| {
+        let name = group.names(port).into_iter().find(|name| !taken.contains(name))?;
+        taken.insert(name.clone());
+        Some((port, name))
+    });
+    named.collect()
 }
 
 /// Offered devices below one root port.
@@ -54,8 +60,59 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn name(&self) -> Option<String> {
+    /// What the group can be called, the best name first. An override may give a real switch to
+    /// some of the functions below it and leave out the others: these need another name. The last
+    /// one is no other group's.
+    fn names(&self, (host_bridge, slot): (&str, &str)) -> Vec<String> {
         let outermost = self.places.iter().filter_map(|place| place.outermost_switch()).min();
-        outermost.or_else(|| Some(self.places.first()?.slot_address()))
+        let slot_address = self.places.first().map(|place| place.slot_address());
+        let own = Place::new(host_bridge.to_owned(), slot.to_owned(), []).to_string();
+        outermost.into_iter().chain(slot_address).chain([own]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::{Inventory, Policy};
+    use crate::topology::{Override, fixtures};
+
+    const PORTS: [&str; 3] = ["0000:15:01.0", "0000:16:00.0", "0000:17:00.0"];
+
+    fn check(bridges: &[&str], xml: Option<&str>, expect: &[&str]) {
+        let functions = [
+            fixtures::gpu("0000:1a:00.0", "pci0000:15", bridges),
+            fixtures::nic("0000:1b:00.0", "pci0000:15", bridges),
+            fixtures::gpu("0000:1c:00.0", "pci0000:15", bridges),
+            fixtures::nic("0000:1d:00.0", "pci0000:15", bridges),
+        ];
+        let facts = fixtures::facts(functions);
+        let xml = xml.map(|text| Override::parse(text).unwrap());
+        let topology = Topology::build(&facts, xml.as_ref());
+        let inventory = Inventory::build("n1", &facts, &topology, &Policy::default());
+        let mut devices: Vec<&OfferedDevice> = inventory.devices.iter().collect();
+        devices.sort_by_key(|device| device.address);
+        let found: Vec<&str> = devices
+            .iter()
+            .map(|device| match device.attributes.get(attribute::PCIE_SWITCH) {
+                Some(AttributeValue::String(text)) => text,
+                _ => "-",
+            })
+            .collect();
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn the_outermost_switch_or_else_the_root_port_is_the_joint_switch() {
+        check(&PORTS, None, &["0000:16:00.0"; 4]);
+        check(&PORTS[..1], None, &["0000:15:01.0"; 4]);
+    }
+
+    #[test]
+    fn a_real_switch_that_an_override_gives_to_some_is_not_the_others_joint_switch() {
+        let xml = "<system><pci busid='0000:16:00.0'><pci busid='0000:1a:00.0'/>
+                   <pci busid='0000:1b:00.0'/></pci></system>";
+        let (switch, port) = ("0000:16:00.0", "0000:15:01.0");
+        check(&PORTS, Some(xml), &[switch, switch, port, port]);
     }
 }

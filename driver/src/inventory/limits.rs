@@ -1,5 +1,7 @@
 //! The API's limits on one device: a value that breaks one is dropped, so that the slice is not lost.
 
+use lanemate_api::validation::is_dns_subdomain;
+
 use super::OfferedDevice;
 use crate::attribute::AttributeValue;
 
@@ -70,22 +72,23 @@ fn value_error(value: &AttributeValue) -> Option<String> {
         | AttributeValue::Bools(_)
         | AttributeValue::Ints(_) => (false, "value"),
     };
-    wrong.then(|| format!("{value:?}: expected a {what} of at most {MAX_STRING} bytes"))
+    wrong
+        .then(|| format!("expected a {what} of at most {MAX_STRING} bytes, found {}", shown(value)))
 }
 
-/// Labels of lower-case letters, digits and inner hyphens, of at most 63 bytes each, between dots;
-/// 253 bytes in all.
-pub fn is_dns_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_dns_label)
-}
-
-/// Lower-case letters, digits and inner hyphens, 1 to 63 bytes.
-pub fn is_dns_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&text.len())
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+/// A value for a message: texts quoted and cut, since a file may hold a lot of nonsense.
+fn shown(value: &AttributeValue) -> String {
+    let quoted = |text: &String| {
+        let start = cut(text);
+        format!("{start:?}{}", if start.len() < text.len() { "…" } else { "" })
+    };
+    match value {
+        AttributeValue::String(text) | AttributeValue::Version(text) => quoted(text),
+        AttributeValue::Strings(texts) | AttributeValue::Versions(texts) => {
+            texts.iter().map(quoted).collect::<Vec<_>>().join(", ")
+        }
+        other => format!("{other:?}"),
+    }
 }
 
 /// The longest beginning of at most 64 bytes that ends at a character.
@@ -138,6 +141,11 @@ mod tests {
         assert_eq!(kept, ["good", "other.dev/x", "version"]);
         assert!(device.capacity.is_empty());
         assert_eq!(dropped.len(), 7, "{dropped:?}");
+        let long = format!(
+            "attribute long: expected a text of at most 64 bytes, found \"{}\"…: left out",
+            "x".repeat(64)
+        );
+        assert!(dropped.contains(&long), "{dropped:?}");
     }
 
     #[test]

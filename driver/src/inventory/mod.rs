@@ -136,3 +136,6 @@ impl ReasonCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,14 +67,15 @@ impl Uplinks {
         self.add_virtual(facts);
     }
 
-    /// In an RDMA LAG one function has the RDMA device of all.
+    /// Where one function of an RDMA LAG is hidden, all are.
     fn add_bonded(&mut self, facts: &Facts) {
-        let hidden: Vec<&PciFunction> =
-            self.functions.keys().filter_map(|address| facts.functions.get(address)).collect();
-        for function in hidden {
-            for other in siblings(facts, function).filter(|other| share_lag(function, other)) {
-                let text = format!("RDMA LAG with {}", function.address);
-                self.functions.entry(other.address).or_insert(text);
+        for bonded in facts.functions.values().filter(|function| is_bonded(function)) {
+            let members = || std::iter::once(bonded).chain(lag_partners(facts, bonded));
+            let hidden = members().find(|member| self.functions.contains_key(&member.address));
+            let Some(hidden) = hidden.map(|member| member.address) else { continue };
+            for member in members() {
+                let text = || format!("RDMA LAG with {hidden}");
+                self.functions.entry(member.address).or_insert_with(text);
             }
         }
     }
@@ -113,20 +114,21 @@ fn closure<'a>(network: &'a Network, routes: &'a [String], family: &str) -> Vec<
     found
 }
 
-/// Other functions of the same card.
-fn siblings<'a>(facts: &'a Facts, function: &PciFunction) -> impl Iterator<Item = &'a PciFunction> {
-    let PciAddress { domain, bus, device, function: number } = function.address;
-    let address = move |number| PciAddress { domain, bus, device, function: number };
-    (0..8)
-        .filter(move |other| *other != number)
-        .filter_map(move |other| facts.functions.get(&address(other)))
+/// The kernel names the RDMA device of a LAG `mlx5_bond_N`.
+fn is_bonded(function: &PciFunction) -> bool {
+    function.rdma.iter().any(|device| device.name.contains("_bond_"))
 }
 
-/// The kernel names the RDMA device of a LAG `mlx5_bond_N`; the other function has none.
-fn share_lag(a: &PciFunction, b: &PciFunction) -> bool {
-    let bonded =
-        |function: &PciFunction| function.rdma.iter().any(|device| device.name.contains("_bond_"));
-    a.vendor == b.vendor && ((bonded(a) && b.rdma.is_empty()) || (bonded(b) && a.rdma.is_empty()))
+/// The other physical functions of the card: one function has the RDMA device of all, so these have
+/// none. Virtual functions have their own and follow their physical one.
+fn lag_partners<'a>(
+    facts: &'a Facts,
+    bonded: &'a PciFunction,
+) -> impl Iterator<Item = &'a PciFunction> {
+    let card = (0..8).map(|number| PciAddress { function: number, ..bonded.address });
+    card.filter_map(|address| facts.functions.get(&address)).filter(|other| {
+        other.vendor == bonded.vendor && other.rdma.is_empty() && other.physical_function.is_none()
+    })
 }
 
 #[cfg(test)]
@@ -213,6 +215,48 @@ mod tests {
     }
 
     #[test]
+    fn a_lag_of_which_one_function_is_an_uplink_is_hidden_whole() {
+        let mut facts = machine();
+        facts.network.default_v4 = vec!["e1".to_owned()];
+        for number in 1..=4 {
+            let mut other = nic(&format!("0000:01:00.{number}"), "pci0000:00", &[]);
+            match number {
+                1 => other.rdma[0].name = "mlx5_bond_0".to_owned(),
+                2 => other.rdma.clear(),
+                3 => other.physical_function = "0000:01:00.2".parse().ok(),
+                // A function of its own.
+                _ => {}
+            }
+            facts.functions.insert(other.address, other);
+        }
+        let first: PciAddress = "0000:01:00.0".parse().unwrap();
+        facts.functions.get_mut(&first).unwrap().rdma.clear();
+        let vf: PciAddress = "0000:01:00.3".parse().unwrap();
+        facts.functions.get_mut(&vf).unwrap().rdma.clear();
+        check(
+            &facts,
+            &[
+                ("0000:01:00.0", "carries the IPv4 default route"),
+                ("0000:01:00.1", "RDMA LAG with 0000:01:00.0"),
+                ("0000:01:00.2", "RDMA LAG with 0000:01:00.0"),
+                ("0000:01:00.3", "virtual function of 0000:01:00.2"),
+            ],
+        );
+    }
+
+    #[test]
+    fn links_that_go_round_end() {
+        let mut facts = machine();
+        facts.network.default_v4 = vec!["a".to_owned()];
+        let interfaces = &mut facts.network.interfaces;
+        interfaces.insert("a".to_owned(), interface(&["b"], &["a", "c"]));
+        interfaces.insert("b".to_owned(), interface(&["a", "e1"], &["c"]));
+        interfaces.insert("c".to_owned(), interface(&["c"], &["b"]));
+        interfaces.get_mut("e1").unwrap().upper = vec!["b".to_owned(), "c".to_owned()];
+        check(&facts, &[("0000:01:00.0", "slave of b")]);
+    }
+
+    #[test]
     fn ipv6_routes_hide_up_to_half_of_the_rdma_functions_that_ipv4_leaves() {
         let mut facts = machine();
         facts.network.default_v6 = vec!["e1".to_owned(), "e2".to_owned()];
@@ -225,5 +269,12 @@ mod tests {
         let problems = Uplinks::find(&facts).problems;
         assert_eq!(problems.len(), 1);
         assert!(problems[0].message.contains("2 of 3 RDMA functions"), "{problems:?}");
+
+        // The same interface counts once, in the first step.
+        facts.network.default_v6 = vec!["e3".to_owned(), "e4".to_owned()];
+        check(
+            &facts,
+            &[("0000:03:00.0", text), ("0000:04:00.0", "carries the IPv4 default route")],
+        );
     }
 }

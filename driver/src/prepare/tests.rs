@@ -81,38 +81,10 @@ fn ibdev(name: &str, verbs: u32, ports: &[&str]) -> RdmaDevice {
     }
 }
 
-fn function(address: PciAddress) -> PciFunction {
-    PciFunction {
-        address,
-        host_bridge: None,
-        pcie_root: None,
-        bridges: Vec::new(),
-        vendor: None,
-        device: None,
-        class: None,
-        subsystem_vendor: None,
-        subsystem_device: None,
-        driver: None,
-        numa_node: None,
-        link_generation: None,
-        link_width: None,
-        physical_function: None,
-        virtual_functions: Vec::new(),
-        vpd: BTreeMap::new(),
-        rdma: Vec::new(),
-        netdevs: Vec::new(),
-        drm: Vec::new(),
-        vram_bytes: None,
-        unique_id: None,
-        product_name: None,
-        acs_redirect: None,
-    }
-}
-
 impl Machine {
     fn add(&mut self, kind: Kind, address: &str, edit: impl FnOnce(&mut PciFunction)) {
         let address: PciAddress = address.parse().unwrap();
-        let mut function = function(address);
+        let mut function = PciFunction::new(address);
         edit(&mut function);
         self.facts.functions.insert(address, function);
         let numa = ("resource.kubernetes.io/numaNode".to_owned(), AttributeValue::Int(0));

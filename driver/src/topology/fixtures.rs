@@ -8,29 +8,10 @@ use crate::discovery::facts::{Bridge, Facts, PciFunction, RdmaDevice, RdmaPort};
 pub fn function(address: &str, host_bridge: &str, bridges: &[&str]) -> PciFunction {
     let bridge = |text: &&str| Bridge { address: text.parse().unwrap(), port: None };
     PciFunction {
-        address: address.parse().unwrap(),
         host_bridge: Some(host_bridge.to_owned()),
         pcie_root: Some(host_bridge.to_owned()),
         bridges: bridges.iter().map(bridge).collect(),
-        vendor: None,
-        device: None,
-        class: None,
-        subsystem_vendor: None,
-        subsystem_device: None,
-        driver: None,
-        numa_node: None,
-        link_generation: None,
-        link_width: None,
-        physical_function: None,
-        virtual_functions: Vec::new(),
-        vpd: BTreeMap::new(),
-        rdma: Vec::new(),
-        netdevs: Vec::new(),
-        drm: Vec::new(),
-        vram_bytes: None,
-        unique_id: None,
-        product_name: None,
-        acs_redirect: None,
+        ..PciFunction::new(address.parse().unwrap())
     }
 }
 

@@ -83,16 +83,3 @@ fn a_text_cut_anywhere_is_an_error_or_a_smaller_capture_but_no_panic() {
     assert!(broken > 50, "{broken}");
     check(&text[..5000], "line");
 }
-
-#[test]
-fn directories_are_implied_by_their_entries() {
-    let text = format!("{HEAD}files: {{a/b/c: x}}\nlinks: {{a/l: b}}\n");
-    let capture = HostCapture::parse(&text).unwrap();
-    let host = capture.host();
-    assert_eq!(host.names("").unwrap(), ["a"]);
-    assert_eq!(host.names("a").unwrap(), ["b", "l"]);
-    assert_eq!(host.names("a/b").unwrap(), ["c"]);
-    assert_eq!(host.names("a/b/c"), Err(HostError::Missing));
-    assert_eq!(host.file("a/b"), Err(HostError::NotA("file")));
-    assert_eq!(host.file("z"), Err(HostError::Missing));
-}

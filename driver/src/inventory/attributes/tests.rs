@@ -55,6 +55,20 @@ fn a_nic_publishes_what_is_known_of_its_first_device() {
 }
 
 #[test]
+fn a_link_without_lanes_publishes_neither_width_nor_generation() {
+    let link = |width: Option<u8>, expect: [&str; 2]| {
+        let [generation, lanes] = expect;
+        check_nic(
+            |nic| (nic.link_generation, nic.link_width) = (Some(5), width),
+            &[("pcieLinkGeneration", generation), ("pcieLinkWidth", lanes)],
+        );
+    };
+    link(Some(16), ["5", "16"]);
+    link(Some(0), ["-", "-"]);
+    link(None, ["-", "-"]);
+}
+
+#[test]
 fn the_best_port_speaks_for_the_nic() {
     let port = |state: &str, rate, layer: &str| RdmaPort {
         state: Some(state.to_owned()),
