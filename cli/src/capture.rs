@@ -1,6 +1,7 @@
 //! `capture`: this machine as one YAML file that can be shared.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use lanemate_driver::discovery::capture::MAX_CAPTURE_BYTES;
 use lanemate_driver::discovery::{anonymise, record};
 
 use crate::args::CaptureArgs;
@@ -24,11 +25,16 @@ pub fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     for problem in &facts.problems {
         output::tell(&format!("problem: {}: {}", problem.path, problem.message));
     }
+    let yaml = anonymous.to_yaml();
+    if yaml.len() > MAX_CAPTURE_BYTES {
+        let (found, most) = (yaml.len() >> 20, MAX_CAPTURE_BYTES >> 20);
+        bail!("the capture takes {found} MiB: more than {most} MiB cannot be read again");
+    }
     match &args.to {
-        None => output::print(&anonymous.to_yaml()),
+        None => output::print(&yaml),
         Some(file) => {
             let name = file.display();
-            std::fs::write(file, anonymous.to_yaml()).with_context(|| format!("write {name}"))?;
+            std::fs::write(file, yaml).with_context(|| format!("write {name}"))?;
             let functions = facts.functions.len();
             output::print(&format!("wrote {name}: {functions} PCI functions and bridges\n"))
         }

@@ -3,21 +3,22 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::AllocatedClaim;
 use lanemate_driver::files::{Roots, apply};
+use lanemate_driver::pending::{ClaimRef, DEFAULT_NAMESPACE};
 use lanemate_driver::prepare::{Base, PrepareOptions, PreparePlan, plan};
 
 use crate::args::PrepareArgs;
 use crate::hosts::{self, Loaded};
-use crate::{input, output};
+use crate::objects::Objects;
+use crate::output;
 
 /// Runs the command.
 pub fn run(args: &PrepareArgs) -> anyhow::Result<()> {
     let file = args.claim.display().to_string();
-    let claim: ResourceClaim = input::yaml(&args.claim)?;
-    let claim = AllocatedClaim::parse(&claim).with_context(|| file.clone())?;
+    let claim = AllocatedClaim::parse(&claim(&args.claim)?).with_context(|| file.clone())?;
     let loaded = hosts::only(&args.machines)?;
     let roots = roots(args)?;
     let plan = planned(&loaded, &claim, &roots.metadata).with_context(|| file)?;
@@ -26,6 +27,27 @@ pub fn run(args: &PrepareArgs) -> anyhow::Result<()> {
     }
     apply(&plan.files, &roots)?;
     output::print(&summary(&plan, &roots))
+}
+
+/// The only claim of a file, which may hold objects of other kinds.
+fn claim(file: &Path) -> anyhow::Result<ResourceClaim> {
+    let mut objects = Objects::load(&[file.to_owned()], DEFAULT_NAMESPACE)?;
+    if let Some(broken) = objects.broken_claims.first() {
+        bail!("{broken}");
+    }
+    match (objects.claims.pop(), objects.claims.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => match objects.warnings.first() {
+            Some(unread) => bail!("{unread}: expected a ResourceClaim"),
+            None => bail!("{}: expected a ResourceClaim, found none", file.display()),
+        },
+        (Some(last), false) => {
+            let all = objects.claims.iter().chain([&last]);
+            let names: Vec<String> =
+                all.map(|claim| ClaimRef::of(&claim.metadata).to_string()).collect();
+            bail!("{}: expected one ResourceClaim, found {}", file.display(), names.join(", "))
+        }
+    }
 }
 
 fn roots(args: &PrepareArgs) -> anyhow::Result<Roots> {
@@ -47,7 +69,8 @@ pub fn planned(
     metadata: &Path,
 ) -> anyhow::Result<PreparePlan> {
     let facts = &loaded.machine.facts;
-    let metadata = metadata.display().to_string();
+    let text = metadata.to_str().map(str::to_owned);
+    let metadata = text.with_context(|| format!("{}: not UTF-8 text", metadata.display()))?;
     let (mut options, problems) =
         loaded.source.with_host(|host, _| PrepareOptions::read(host, facts, "", metadata));
     for problem in problems {

@@ -109,7 +109,7 @@ fn check_refused(text: &str, host: &str, expect: &[&str]) {
 fn a_claim_that_is_not_for_the_node_is_refused() {
     let host = capture("dgx-h100");
     let elsewhere = [("gpu", "lanemate.dev", "n9", "gpu-0000-1b-00-0")];
-    check_refused(&claim(&elsewhere), &host, &["ml/pair", "pool dgx-h100"]);
+    check_refused(&claim(&elsewhere), &host, &["ml/pair", "pool dgx-h100", "are in pool n9"]);
     check_refused(&claim(&PAIR[2..]), &host, &["ml/pair", "lanemate.dev", "pool dgx-h100"]);
     let absent = [("gpu", "lanemate.dev", "dgx-h100", "gpu-0000-ff-00-0")];
     check_refused(&claim(&absent), &host, &["gpu-0000-ff-00-0"]);
@@ -123,10 +123,37 @@ fn what_is_no_allocated_claim_is_refused_with_the_field() {
     let pending = text.split("status:").next().unwrap();
     check_refused(pending, &host, &["ml/pair", "not allocated"]);
     let uid = ", uid: 8d7c1b9e-7a35-4f0e-9c55-0b8c3c2b7d11";
-    check_refused(&text.replace(uid, ""), &host, &["metadata.uid"]);
-    check_refused(&text.replace("ResourceClaim", "Pod"), &host, &["kind", "ResourceClaim"]);
+    check_refused(&text.replace(uid, ""), &host, &["ml/pair: metadata.uid is missing"]);
+    check_refused(&text.replace(uid, ", uid: ../x"), &host, &["metadata.uid: \"../x\" is not"]);
+    check_refused(&text.replace("/v1", "/v1beta1"), &host, &["only resource.k8s.io/v1 is read"]);
+    check_refused(&text.replace("ResourceClaim", "Pod"), &host, &["Pod (", "a ResourceClaim"]);
+    check_refused(&text.replace("{name: gpu,", "{name: gpu, cout: 2,"), &host, &["cout"]);
+    check_refused(
+        &text.replace("device: gpu", "share: 1, device: gpu"),
+        &host,
+        &["ml/pair", "status.allocation.devices.results[0].share: unknown field"],
+    );
     check_refused(&text[..text.len() - 3], &host, &["line"]);
-    check_refused("", &host, &[]);
+    check_refused("", &host, &["expected a ResourceClaim, found none"]);
+    let two = format!("{text}---\n{}", text.replace("name: pair,", "name: other,"));
+    check_refused(&two, &host, &["expected one ResourceClaim, found ml/other, ml/pair"]);
+}
+
+#[test]
+fn what_cannot_be_written_is_named_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), &claim(&PAIR));
+    let (host, root) = (capture("dgx-h100"), dir.path().join("cdi"));
+    let spec = root.join("lanemate.dev-claim_8d7c1b9e-7a35-4f0e-9c55-0b8c3c2b7d11.json");
+    std::fs::create_dir_all(&spec).unwrap();
+    let args = ["prepare", "--host", &host, "--claim", &file, "--cdi-root", root.to_str().unwrap()];
+    let output = lanemate(&args);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    let expect = format!("lanemate: rename to {}: Is a directory (os error 21)\n", spec.display());
+    assert!(complaint.ends_with(&expect), "{complaint}");
+    let left = |dir: &Path| std::fs::read_dir(dir).unwrap().count();
+    assert_eq!((left(&root), left(&root.join("metadata")), left(&spec)), (2, 0, 0));
 }
 
 #[test]

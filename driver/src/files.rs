@@ -29,14 +29,14 @@ pub struct Roots {
 
 /// A step that failed, on a path.
 #[derive(Debug, thiserror::Error)]
-#[error("{step} {path}: {source}")]
+#[error("{step} {path}: {error}")]
 pub struct FilesError {
     /// What was tried, e.g. `rename to`.
     pub step: &'static str,
     /// On what.
     pub path: PathBuf,
-    /// What the operating system says.
-    pub source: io::Error,
+    /// What the operating system says. The message has it, so it is no source of its own.
+    pub error: io::Error,
 }
 
 impl Roots {
@@ -51,8 +51,8 @@ impl Roots {
         let relative = Path::new(&path.path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
         if !plain || relative.file_name().is_none() {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "leaves its directory");
-            return Err(FilesError { step: "locate", path: relative.to_owned(), source });
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "leaves its directory");
+            return Err(FilesError { step: "locate", path: relative.to_owned(), error });
         }
         Ok(self.of(path.base).join(relative))
     }
@@ -61,11 +61,23 @@ impl Roots {
 /// Writes the files in their order, and makes the directories that are missing.
 ///
 /// # Errors
-/// The first step that fails; files before it stay and have to be removed by the caller, who knows
-/// whether they were there before.
+/// The first step that fails. The files that this call has made are removed again; one that it has
+/// replaced keeps its new content, since it is whole and belongs to the same claim.
 pub fn apply(files: &[PlannedFile], roots: &Roots) -> Result<(), FilesError> {
+    let mut made = Vec::new();
     for file in files {
-        write_atomically(&roots.locate(&file.path)?, file.mode, &file.bytes)?;
+        let written = roots.locate(&file.path).and_then(|path| {
+            // Noted before it is made: its directories may be all that comes of it.
+            if fs::symlink_metadata(&path).is_err() {
+                made.push(&file.path);
+            }
+            write_atomically(&path, file.mode, &file.bytes)
+        });
+        if let Err(error) = written {
+            // The first error is the one to tell.
+            let _ = remove(made, roots);
+            return Err(error);
+        }
     }
     Ok(())
 }
@@ -133,7 +145,7 @@ pub fn sweep(directory: &Path) -> Result<(), FilesError> {
 
 fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FilesError {
     let path = path.to_owned();
-    move |source| FilesError { step, path, source }
+    move |error| FilesError { step, path, error }
 }
 
 fn parent(path: &Path) -> &Path {

@@ -143,11 +143,7 @@ impl AllocatedClaim {
             )?,
             name: named("metadata.name", name)?,
             uid: uid.parse().map_err(|()| bad_uid(&shown, uid))?,
-            pod_claim_name: pod_claim_name
-                .map(|name| {
-                    named("metadata.annotations[resource.kubernetes.io/pod-claim-name]", name)
-                })
-                .transpose()?,
+            pod_claim_name: pod_claim_name.map(|name| label(&shown, name)).transpose()?,
             results: results(&shown, &devices)?,
             environment,
             units,
@@ -341,6 +337,19 @@ fn subdomain(claim: &str, field: &str, value: &str) -> Result<String, AllocatedC
         field: field.to_owned(),
         value: value.to_owned(),
         expected: "a DNS subdomain",
+    })
+}
+
+/// The name that a pod has for a claim.
+fn label(claim: &str, value: &str) -> Result<String, AllocatedClaimError> {
+    if is_label(value) {
+        return Ok(value.to_owned());
+    }
+    Err(AllocatedClaimError::BadName {
+        claim: claim.to_owned(),
+        field: format!("metadata.annotations[{POD_CLAIM_NAME}]"),
+        value: value.to_owned(),
+        expected: "a DNS label",
     })
 }
 

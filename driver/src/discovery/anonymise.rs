@@ -24,8 +24,10 @@ const WHOLE: [&str; 9] = [
 ];
 /// Files that hold the name of the host; the RDMA node description begins with it.
 const HOST_NAMES: [&str; 3] = ["hostname", "domainname", "node_desc"];
-/// Keywords of vital product data that identify the board: serial number, its two UUIDs, asset tag.
-const BOARD: [&str; 4] = ["SN", "V3", "VU", "YA"];
+/// Keywords of vital product data that identify the board: serial number, network address, two UUIDs.
+const BOARD: [&str; 4] = ["SN", "NA", "V3", "VU"];
+/// Begins the keywords of the system's maker and owner, among them the asset tag.
+const SYSTEM: char = 'Y';
 
 /// A pattern of this file that does not compile, which its tests rule out.
 #[derive(Debug, thiserror::Error)]
@@ -174,13 +176,17 @@ impl Anonymiser {
             let replaced = match keyword.as_str() {
                 // A checksum, and room for writing.
                 "RV" | "RW" => continue,
-                keyword if BOARD.contains(&keyword) => self.board(found),
+                keyword if BOARD.contains(&keyword) || keyword.starts_with(SYSTEM) => {
+                    self.board(found)
+                }
                 _ => self.bytes(found),
             };
-            if let Some(place) = out.get_mut(value.clone())
-                && place.len() == replaced.len()
-            {
+            let Some(place) = out.get_mut(value.clone()) else { continue };
+            if place.len() == replaced.len() {
                 place.copy_from_slice(&replaced);
+            } else {
+                // No replacement is longer or shorter; were one, the value must not stay.
+                place.fill(b'0');
             }
         }
         let understood = result.unwrap_or_else(|vpd::VpdError(at)| at);

@@ -88,6 +88,22 @@ fn a_target_that_is_a_directory_is_an_error_that_names_path_and_step_and_leaves_
 }
 
 #[test]
+fn when_one_file_fails_those_made_before_it_are_gone_and_those_there_before_stay() {
+    let Place { roots, directory: _kept } = place();
+    let old = file(Base::Metadata, "u1/old", "x");
+    apply(std::slice::from_ref(&old), &roots).unwrap();
+    fs::create_dir_all(roots.cdi.join("u1.json")).unwrap();
+    let files = [old, file(Base::Metadata, "u2/new", "x"), file(Base::Cdi, "u1.json", "x")];
+    let error = apply(&files, &roots).unwrap_err();
+    assert_eq!(error.step, "rename to");
+    assert_eq!(names(&roots.metadata), ["u1"]);
+    assert_eq!(names(&roots.metadata.join("u1")), ["old"]);
+    let outside = [file(Base::Metadata, "u2/new", "x"), file(Base::Cdi, "../x", "x")];
+    assert_eq!(apply(&outside, &roots).unwrap_err().step, "locate");
+    assert_eq!(names(&roots.metadata), ["u1"]);
+}
+
+#[test]
 fn a_root_that_is_a_file_is_an_error() {
     let Place { roots, directory: _kept } = place();
     fs::write(&roots.cdi, "").unwrap();
@@ -105,7 +121,7 @@ fn a_directory_that_may_not_be_written_is_an_error() {
         return;
     }
     let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots).unwrap_err();
-    assert_eq!((error.step, error.source.kind()), ("create", io::ErrorKind::PermissionDenied));
+    assert_eq!((error.step, error.error.kind()), ("create", io::ErrorKind::PermissionDenied));
 }
 
 #[test]

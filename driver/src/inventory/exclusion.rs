@@ -45,13 +45,17 @@ pub fn gpu(function: &PciFunction, facts: &Facts) -> Option<Reason> {
         _ => "nvidia",
     };
     let driver = function.driver.as_deref().unwrap_or_default();
-    let library = facts.nvml.as_ref().map(|nvml| nvml.gpus.contains_key(&function.address));
+    let library = facts.nvml.as_ref().map(|nvml| nvml.gpus.get(&function.address));
     match (function.vendor, library) {
         _ if driver != expected => {
             reason(ReasonCode::NoDriver, format!("bound to {driver}, expected {expected}"))
         }
-        (Some(NVIDIA), Some(false)) => {
+        (Some(NVIDIA), Some(None)) => {
             reason(ReasonCode::NotCompute, "not known to the NVIDIA library")
+        }
+        // It runs nothing as a whole, and its instances may be someone else's.
+        (Some(NVIDIA), Some(Some(gpu))) if gpu.mig_enabled == Some(true) => {
+            reason(ReasonCode::Mig, "MIG mode is on, and MIG instances are not offered yet")
         }
         _ => None,
     }
@@ -110,6 +114,8 @@ fn reason(code: ReasonCode, text: impl Into<String>) -> Option<Reason> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::discovery::facts::{NvmlFacts, NvmlGpu};
     use crate::topology::fixtures;
@@ -188,6 +194,20 @@ mod tests {
             false,
             None,
         );
+    }
+
+    #[test]
+    fn a_gpu_in_mig_mode_is_left_out() {
+        let function = fixtures::gpu("0000:1b:00.0", "pci0000:15", &[]);
+        let mut facts = fixtures::facts([function.clone()]);
+        for (mig_enabled, expect) in [(Some(true), Some("mig")), (Some(false), None), (None, None)]
+        {
+            let known = NvmlGpu { mig_enabled, ..NvmlGpu::default() };
+            let gpus = BTreeMap::from([(function.address, known)]);
+            facts.nvml = Some(NvmlFacts { gpus, ..NvmlFacts::default() });
+            let found = gpu(&function, &facts).map(|reason| reason.code.as_str());
+            assert_eq!(found, expect, "{mig_enabled:?}");
+        }
     }
 
     #[test]

@@ -115,6 +115,8 @@ pub enum ReasonCode {
     Smi,
     /// A display, audio or USB function, or a GPU that its driver's library does not know.
     NotCompute,
+    /// A GPU in MIG mode, whose parts cannot be granted yet.
+    Mig,
     /// The site's configuration excludes it.
     Policy,
 }
@@ -132,6 +134,7 @@ impl ReasonCode {
             Self::SwitchManagement => "switch-management",
             Self::Smi => "smi",
             Self::NotCompute => "not-compute",
+            Self::Mig => "mig",
             Self::Policy => "policy",
         }
     }

@@ -3,6 +3,7 @@
 //! driver's libraries. AMD: the compute node and the GPU's DRM nodes; its libraries are in the image.
 
 use crate::discovery::Facts;
+use crate::discovery::facts::NvmlGpu;
 
 use super::grant::Grant;
 use super::{Needs, PrepareError, PrepareOptions, nodes};
@@ -33,11 +34,7 @@ fn nvidia(
     notes: &mut Vec<String>,
 ) -> Result<Needs, PrepareError> {
     let gpu = facts.nvml.as_ref().and_then(|nvml| nvml.gpus.get(&grant.address));
-    let vendor_id = gpu
-        .and_then(|gpu| gpu.uuid.as_deref())
-        .map(|uuid| format!("nvidia.com/gpu={uuid}"))
-        .filter(|id| options.vendor_cdi.contains(id));
-    if let Some(id) = vendor_id {
+    if let Some(id) = gpu.and_then(|gpu| vendor_device(gpu, options, notes)) {
         return Ok(Needs { vendor_ids: vec![id], ..Needs::default() });
     }
     let minor = gpu
@@ -60,6 +57,33 @@ fn nvidia(
         );
     }
     Ok(needs)
+}
+
+/// The device of NVIDIA's own spec for a GPU. Minor numbers change when the driver is loaded anew, and
+/// a spec that was written before would then open another GPU.
+fn vendor_device(
+    gpu: &NvmlGpu,
+    options: &PrepareOptions,
+    notes: &mut Vec<String>,
+) -> Option<String> {
+    let id = format!("nvidia.com/gpu={}", gpu.uuid.as_deref()?);
+    let paths = options.vendor_cdi.device_nodes(&id)?;
+    let mut gpus = paths.iter().filter_map(|path| {
+        let name = path.rsplit('/').next()?;
+        nodes::is_numbered(name, "nvidia").then_some(name)
+    });
+    let own = gpu.minor.map(|minor| format!("nvidia{minor}"));
+    let Some((own, other)) = own.and_then(|own| {
+        let other = gpus.find(|name| *name != own)?;
+        Some((own, other))
+    }) else {
+        return Some(id);
+    };
+    notes.push(format!(
+        "the CDI device {id} opens /dev/{other}, but the GPU is /dev/{own}: it is out of date and \
+         not used; nvidia-ctk cdi generate writes it anew"
+    ));
+    None
 }
 
 fn amd(grant: &Grant<'_>, facts: &Facts) -> Result<Needs, PrepareError> {

@@ -9,7 +9,7 @@ use crate::claim::allocated::{AllocatedClaim, RequestName};
 use crate::discovery::Facts;
 use crate::discovery::facts::PciFunction;
 use crate::ids::{Kind, PciAddress};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Reason, ReasonCode};
 
 use super::PrepareError;
 
@@ -48,6 +48,10 @@ pub(super) fn of_node<'a>(
             node: inventory.node.clone(),
         };
         let found = find(inventory, &result.device).ok_or_else(unknown)?;
+        if let Some(reason) = found.left_out.filter(|reason| never_offered(reason.code)) {
+            let (device, reason) = (result.device.clone(), reason.to_string());
+            return Err(PrepareError::MustNotBeGranted { device, reason });
+        }
         grants.push(Grant {
             request: &result.request,
             pool: &result.pool,
@@ -64,6 +68,7 @@ pub(super) fn of_node<'a>(
         return Err(PrepareError::NothingForNode {
             claim: format!("{}/{}", claim.namespace, claim.name),
             node: inventory.node.clone(),
+            pools: claim.results.iter().map(|result| result.pool.clone()).collect(),
         });
     }
     Ok(grants)
@@ -83,8 +88,7 @@ pub(super) fn notes(claim: &AllocatedClaim, inventory: &Inventory) -> Vec<String
             claim.results.iter().any(|r| r.pool == inventory.node && r.device == *name)
         };
         if let Some(name) = name.filter(granted) {
-            let (code, text) = (left_out.reason.code.as_str(), &left_out.reason.text);
-            notes.push(format!("{name} is granted but no longer offered: {code}: {text}"));
+            notes.push(format!("{name} is granted but no longer offered: {}", left_out.reason));
         }
     }
     notes
@@ -94,6 +98,14 @@ struct Found<'a> {
     kind: Kind,
     address: PciAddress,
     attributes: Option<&'a BTreeMap<String, AttributeValue>>,
+    /// Why it is not offered now.
+    left_out: Option<&'a Reason>,
+}
+
+/// What is left out for such a reason cannot have been offered before in the same state, and would
+/// give a container what belongs to others: the instances of a GPU, or the NVLink fabric.
+fn never_offered(code: ReasonCode) -> bool {
+    matches!(code, ReasonCode::Mig | ReasonCode::SwitchManagement)
 }
 
 /// A device by name: offered, or present and left out since it was granted.
@@ -102,6 +114,7 @@ fn find<'a>(inventory: &'a Inventory, name: &str) -> Option<Found<'a>> {
         kind: device.kind,
         address: device.address,
         attributes: Some(&device.attributes),
+        left_out: None,
     });
     offered.or_else(|| {
         inventory.left_out.iter().find_map(|left_out| {
@@ -110,6 +123,7 @@ fn find<'a>(inventory: &'a Inventory, name: &str) -> Option<Found<'a>> {
                 kind: left_out.kind,
                 address,
                 attributes: None,
+                left_out: Some(&left_out.reason),
             })
         })
     })

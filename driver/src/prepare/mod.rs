@@ -111,12 +111,14 @@ pub enum PrepareError {
     #[error("metadata directory {0:?} is not an absolute path")]
     RelativeDirectory(String),
     /// No result is for this node.
-    #[error("claim {claim} has no device of {} in pool {node}", names::DRIVER)]
+    #[error("claim {claim} has no device of {} in pool {node}{}", names::DRIVER, held_in(pools))]
     NothingForNode {
         /// `namespace/name`.
         claim: String,
         /// Name of the node.
         node: String,
+        /// Pools in which it has devices of ours.
+        pools: BTreeSet<String>,
     },
     /// A result names a device that the node does not have.
     #[error("device {device} does not exist on node {node}")]
@@ -125,6 +127,14 @@ pub enum PrepareError {
         device: String,
         /// Name of the node.
         node: String,
+    },
+    /// A result names a device that is never offered.
+    #[error("device {device} must not be granted: {reason}")]
+    MustNotBeGranted {
+        /// As in the result.
+        device: String,
+        /// Why, as `topology` tells it.
+        reason: String,
     },
     /// Two results are the same device.
     #[error("device {0} is granted twice in one claim")]
@@ -262,6 +272,15 @@ fn spec(claim: &AllocatedClaim, devices: Vec<Device>) -> Spec {
             ..ContainerEdits::default()
         },
     }
+}
+
+/// The end of a message: where the devices are instead.
+fn held_in(pools: &BTreeSet<String>) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+    format!(": its devices are in pool {}", pools.join(", "))
 }
 
 /// `<uid>.<request>[.<subrequest>].<n>`: CDI forbids slashes, and DNS labels have no dots.

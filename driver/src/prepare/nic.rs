@@ -31,7 +31,14 @@ pub(super) fn needs(
     if nodes.is_empty() {
         return Err(PrepareError::NoVerbs(grant.device.to_owned()));
     }
-    nodes.extend(nodes::existing(facts, CONNECTION_MANAGER));
+    match nodes::existing(facts, CONNECTION_MANAGER) {
+        Some(node) => nodes.push(node),
+        // NCCL and plain verbs do without.
+        None => notes.push(format!(
+            "/{CONNECTION_MANAGER} does not exist: programs that connect by address cannot; is \
+             rdma_ucm loaded?"
+        )),
+    }
     if grant.environment.umad {
         let before = nodes.len();
         let mad = rdma.iter().flat_map(|device| &device.mad);

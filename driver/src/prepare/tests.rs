@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::attribute::AttributeValue;
 use crate::claim::allocated::{AllocatedResult, EnvironmentFor};
 use crate::discovery::facts::{DeviceNode, NvmlFacts, NvmlGpu, PciFunction, RdmaDevice, RdmaPort};
-use crate::ids::PciAddress;
 use crate::inventory::{LeftOut, OfferedDevice, Reason, ReasonCode};
+use crate::topology::fixtures;
 
 use super::*;
 
@@ -83,9 +83,9 @@ fn ibdev(name: &str, verbs: u32, ports: &[&str]) -> RdmaDevice {
 
 impl Machine {
     fn add(&mut self, kind: Kind, address: &str, edit: impl FnOnce(&mut PciFunction)) {
-        let address: PciAddress = address.parse().unwrap();
-        let mut function = PciFunction::new(address);
+        let mut function = fixtures::function(address, "pci0000:00", &[]);
         edit(&mut function);
+        let address = function.address;
         self.facts.functions.insert(address, function);
         let numa = ("resource.kubernetes.io/numaNode".to_owned(), AttributeValue::Int(0));
         self.inventory.devices.push(OfferedDevice {
@@ -95,6 +95,18 @@ impl Machine {
             attributes: BTreeMap::from([numa]),
             capacity: BTreeMap::new(),
             taints: Vec::new(),
+        });
+    }
+
+    fn leave_out(&mut self, name: &str, code: ReasonCode) {
+        let gone = self.inventory.devices.iter().position(|device| device.name == name).unwrap();
+        let OfferedDevice { address, kind, .. } = self.inventory.devices.remove(gone);
+        self.inventory.left_out.push(LeftOut {
+            address: Some(address),
+            kind,
+            rdma_devices: Vec::new(),
+            netdevs: Vec::new(),
+            reason: Reason { code, text: "because".to_owned() },
         });
     }
 
@@ -183,7 +195,8 @@ fn kubelet_gets_base_requests_and_names_that_count_within_the_request() {
 fn the_device_of_a_vendor_spec_takes_the_place_of_our_own_edits_of_a_gpu() {
     let mut machine = machine();
     let id = format!("nvidia.com/gpu={UUID}");
-    machine.options.vendor_cdi = VendorCdi::from_names([id.clone()]);
+    let nodes = ["/dev/nvidiactl", "/run/nvidia/driver/dev/nvidia3", "/dev/dri/card2"];
+    machine.options.vendor_cdi = VendorCdi::from_devices([(&*id, &nodes[..])]);
     let gdrcopy = Environment { cuda_device_order: true, ..Environment::default() };
     let plan = machine.plan(&asking(claim(&[("gpu", GPU)]), &[], gdrcopy)).unwrap();
     let own = "lanemate.dev/claim=uid-1.gpu.0".to_owned();
@@ -193,9 +206,31 @@ fn the_device_of_a_vendor_spec_takes_the_place_of_our_own_edits_of_a_gpu() {
 }
 
 #[test]
+fn a_vendor_spec_that_opens_another_gpu_is_not_used() {
+    let mut machine = machine();
+    let id = format!("nvidia.com/gpu={UUID}");
+    let nodes = ["/dev/nvidia3", "/dev/nvidia0", "/dev/nvidiactl"];
+    machine.options.vendor_cdi = VendorCdi::from_devices([(&*id, &nodes[..])]);
+    let plan = machine.plan(&claim(&[("gpu", GPU)])).unwrap();
+    assert_eq!(plan.devices[0].cdi_device_ids, ["lanemate.dev/claim=uid-1.gpu.0"]);
+    assert_eq!(nodes_of(&plan, 0)[0], "nvidia3");
+    assert!(plan.notes[0].contains("opens /dev/nvidia0, but the GPU is /dev/nvidia3"));
+}
+
+#[test]
 fn an_amd_gpu_gets_the_compute_node_and_its_own_drm_nodes() {
     let plan = machine().plan(&claim(&[("gpu", "gpu-0000-43-00-0")])).unwrap();
     assert_eq!(nodes_of(&plan, 0), ["kfd", "dri/card1", "dri/renderD129"]);
+}
+
+#[test]
+fn a_nic_without_a_connection_manager_is_prepared_with_a_note() {
+    let mut machine = machine();
+    machine.remove("dev/infiniband/rdma_cm");
+    let plan = machine.plan(&claim(&[("a", NIC), ("b", NIC_2)])).unwrap();
+    assert_eq!(nodes_of(&plan, 1), ["infiniband/uverbs10"]);
+    assert_eq!(plan.notes.len(), 1);
+    assert!(plan.notes[0].starts_with("/dev/infiniband/rdma_cm does not exist"));
 }
 
 #[test]
@@ -278,7 +313,11 @@ fn what_cannot_be_prepared_is_refused_with_the_missing_thing() {
         (|_| {}, &[("a", "gpu-0000-ff-00-0")], "device gpu-0000-ff-00-0 does not exist on node n1"),
         (|m| m.facts.functions.clear(), &[("a", NIC)], "does not exist on node n1"),
         (|_| {}, &[("a", NIC), ("b", NIC)], "device nic-0000-18-00-0 is granted twice"),
-        (|m| m.inventory.node = "n2".to_owned(), &[("a", NIC)], "claim ml/four has no device of"),
+        (
+            |m| m.inventory.node = "n2".to_owned(),
+            &[("a", NIC)],
+            "claim ml/four has no device of lanemate.dev in pool n2: its devices are in pool n1",
+        ),
         (|m| m.facts.nvml = None, &[("a", GPU)], "gives no minor number"),
         (|m| m.remove("dev/nvidia3"), &[("a", GPU)], "needs /dev/nvidia3, which does not exist"),
         (|m| m.remove("dev/infiniband/uverbs1"), &[("a", NIC)], "needs /dev/infiniband/uverbs1"),
@@ -329,17 +368,22 @@ fn results_in_other_pools_are_skipped_with_a_note() {
 #[test]
 fn a_device_that_is_no_longer_offered_can_still_be_prepared() {
     let mut machine = machine();
-    machine.inventory.devices.retain(|device| device.name != NIC);
-    machine.inventory.left_out.push(LeftOut {
-        address: Some("0000:18:00.0".parse().unwrap()),
-        kind: Kind::Nic,
-        rdma_devices: Vec::new(),
-        netdevs: Vec::new(),
-        reason: Reason { code: ReasonCode::Policy, text: "excluded".to_owned() },
-    });
+    machine.leave_out(NIC, ReasonCode::Policy);
     let plan = machine.plan(&claim(&[("a", NIC)])).unwrap();
     assert_eq!(plan.spec.devices.len(), 1);
-    assert!(plan.notes[0].contains("no longer offered: policy: excluded"), "{:?}", plan.notes);
+    assert!(plan.notes[0].contains("no longer offered: policy: because"), "{:?}", plan.notes);
+}
+
+#[test]
+fn a_gpu_in_mig_mode_and_a_nic_that_manages_switches_are_refused() {
+    for (device, code) in [(GPU, ReasonCode::Mig), (NIC, ReasonCode::SwitchManagement)] {
+        let mut machine = machine();
+        machine.leave_out(device, code);
+        assert_eq!(
+            machine.refusal(&claim(&[("a", device)])),
+            format!("device {device} must not be granted: {}: because", code.as_str())
+        );
+    }
 }
 
 #[test]

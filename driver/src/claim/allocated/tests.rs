@@ -96,6 +96,7 @@ fn names_that_could_leave_a_directory_are_refused() {
         ("/metadata/name", ".."),
         ("/metadata/namespace", "Ml"),
         ("/metadata/annotations/resource.kubernetes.io~1pod-claim-name", "../x"),
+        ("/metadata/annotations/resource.kubernetes.io~1pod-claim-name", "a.b"),
         (request, "pair/wide/more"),
         (request, "pair/"),
         (request, "pa.ir"),
