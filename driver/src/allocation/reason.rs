@@ -110,11 +110,11 @@ impl Explanation<'_> {
             tolerated = tolerated.or(of_one.iter().filter(accepts).collect());
         }
         let free = tolerated.and(self.node.free);
-        let all = count(u32::try_from(self.node.layout.len()).unwrap_or(u32::MAX), "device");
+        let all = self.node.layout.len();
         let wanted = count(needed, self.kind(selected).unwrap_or("device"));
         let matching = match selected.len() {
-            0 => format!("none of {all} matches"),
-            some => format!("{some} of {all} match"),
+            0 => format!("none of the {all} here matches"),
+            some => format!("{some} of {all} devices match"),
         };
         let mut text = format!("{noun} {}: needs {wanted}; {matching}", labels.join(", "));
         let tainted = selected.without(tolerated);
