@@ -1,7 +1,9 @@
 //! Claims on the captured machines: every decision is proved optimal within the search budget.
 #![allow(clippy::unwrap_used, reason = "a fixture that does not parse fails the test")]
 
-use lanemate_driver::allocation::{Cluster, DeviceId};
+use k8s_openapi::api::resource::v1::AllocationResult;
+use lanemate_api::validation::{is_dns_label, is_dns_subdomain};
+use lanemate_driver::allocation::{Allocation, Cluster, DeviceId, allocations};
 use lanemate_driver::claim::{Claim, Classes};
 use lanemate_driver::inventory::Policy;
 use lanemate_driver::machine::Machine;
@@ -64,6 +66,67 @@ fn claims(count: u32) -> Vec<Claim> {
 fn add(all: &mut Vec<Claim>, claim: Value, known: &mut Classes) {
     // More than 32 devices are refused before any search.
     all.extend(parse(claim, known));
+}
+
+/// What the API server would refuse in an allocation of a claim.
+fn violations(claim: &Claim, allocation: &Allocation, node: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut demand = |holds: bool, what: &str| {
+        if !holds {
+            found.push(format!("{}: {what}", claim.name));
+        }
+    };
+    let devices = allocation.result.devices.clone().unwrap();
+    let results = devices.results.unwrap_or_default();
+    let requests: Vec<&str> = claim.requests.iter().map(|r| r.name.as_str()).collect();
+    demand(!results.is_empty() && results.len() <= 32, "1 to 32 results");
+    for result in &results {
+        demand(requests.contains(&result.request.as_str()), "results name requests");
+        demand(is_dns_subdomain(&result.driver) && result.driver.len() <= 63, "driver name");
+        demand(result.pool.split('/').all(is_dns_subdomain), "pool name");
+        demand(is_dns_label(&result.device), "device name");
+        let tolerations = result.tolerations.as_ref().map_or(0, Vec::len);
+        demand(tolerations <= 16, "at most 16 tolerations");
+    }
+    let config = devices.config.unwrap_or_default();
+    demand(config.len() <= 64, "at most 64 configurations");
+    for entry in &config {
+        demand(["FromClass", "FromClaim"].contains(&entry.source.as_str()), "source");
+        let named = entry.requests.clone().unwrap_or_default();
+        let known = named.iter().all(|name| requests.contains(&name.as_str()));
+        demand(known && named.len() <= 32, "configurations name requests");
+        let parameters = &entry.opaque.as_ref().unwrap().parameters.0;
+        demand(parameters.is_object(), "parameters are an object");
+        demand(parameters.to_string().len() <= 10 * 1024, "parameters of at most 10 KiB");
+    }
+    // The one form from which the API server derives the node (resource.k8s.io, associated-node verbs).
+    let selector = serde_json::to_value(&allocation.result.node_selector).unwrap();
+    let wanted = json!({"nodeSelectorTerms": [{"matchFields":
+        [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
+    demand(selector == wanted, "nodeSelector");
+    found
+}
+
+#[test]
+fn allocations_stay_within_the_limits_of_the_api() {
+    let mut found = Vec::new();
+    let mut checked = 0;
+    for name in HOSTS {
+        let cluster = cluster(name, false);
+        for claim in [1, 4, 8].into_iter().flat_map(claims) {
+            let decision = decided(&cluster, &[&claim]);
+            let Some((_, grant)) = &decision.chosen else { continue };
+            let node = (name, cluster.node(name).unwrap());
+            let all = allocations(&[&claim], &decision.problem, grant, node, None).unwrap();
+            found.extend(violations(&claim, &all[0], name));
+            let text = serde_json::to_string(&all[0].result).unwrap();
+            let read: AllocationResult = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, all[0].result);
+            checked += 1;
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(checked > 100, "{checked} allocations");
 }
 
 #[test]

@@ -66,17 +66,6 @@ fn read_library(reader: &mut Reader<'_>, gpus: &dyn GpuLibrary) -> Option<NvmlFa
     }
 }
 
-/// The library for a live root: it talks about the machine we run on, whatever the root, so it is
-/// used for `/` only.
-pub fn gpu_library(root: &std::path::Path) -> Box<dyn GpuLibrary> {
-    #[cfg(feature = "nvml")]
-    if root == std::path::Path::new("/") {
-        return Box::new(nvml::NvmlLibrary);
-    }
-    let _ = root;
-    Box::new(NoGpuLibrary)
-}
-
 /// The parameter follows `rdma system set netns`: `Y` is shared.
 fn rdma_netns_exclusive(reader: &mut Reader<'_>) -> Option<bool> {
     let directory = reader.real("sys/module/ib_core/parameters")?;
