@@ -214,15 +214,13 @@ impl Placement {
     pub fn validate(&self) -> Result<(), Vec<ValidationError>> {
         let mut findings = Findings::default();
         if self.unit.is_empty() {
-            findings.add("unit", "is empty: expected at least one request");
+            findings.add("unit", "expected at least one request, found none");
         }
         for (index, part) in self.unit.iter().enumerate() {
             findings.label(format!("unit[{index}].request"), &part.request);
         }
-        let requests = self.unit.iter().map(|part| part.request.as_str());
-        findings.unique(requests, |index| format!("unit[{index}].request"));
-        let counts = self.unit.iter().map(|part| part.count);
-        findings.counts("unit", counts, |index| format!("unit[{index}].count"));
+        findings.unique("unit", "request", self.unit.iter().map(|part| part.request.as_str()));
+        findings.counts("unit", self.unit.iter().map(|part| part.count));
         findings.locality("", self.within, self.across);
         findings.finish()
     }
@@ -235,27 +233,28 @@ impl AllocatedUnits {
         let mut seen = BTreeSet::new();
         for (index, unit) in self.units.iter().enumerate() {
             if unit.devices.is_empty() {
-                findings.add(format!("units[{index}].devices"), "is empty: expected a device");
+                findings.add(format!("units[{index}].devices"), "expected a device, found none");
             }
             if unit.via.as_deref() == Some("") {
-                findings.add(format!("units[{index}].via"), "is empty: expected an address");
+                findings.add(format!("units[{index}].via"), "required: an address");
             }
             for (position, device) in unit.devices.iter().enumerate() {
                 let field = format!("units[{index}].devices[{position}]");
                 if !seen.insert(device) {
-                    findings.add(&field, "stands twice: expected each device once");
+                    findings.add(&field, "duplicate device");
                 }
                 let DeviceRef { driver, pool, device } = device;
                 for (part, name) in [("driver", driver), ("pool", pool), ("device", device)] {
                     if name.is_empty() {
-                        findings.add(format!("{field}.{part}"), "is empty: expected a name");
+                        findings.add(format!("{field}.{part}"), "required: a name");
                     }
                 }
             }
         }
         let total: usize = self.units.iter().map(|unit| unit.devices.len()).sum();
         if total > MAX_DEVICES as usize {
-            findings.add("units", format!("{total} devices: expected at most {MAX_DEVICES}"));
+            let problem = format!("expected at most {MAX_DEVICES} devices, found {total}");
+            findings.add("units", problem);
         }
         findings.finish()
     }

@@ -4,7 +4,6 @@
 #![warn(missing_docs)]
 
 pub mod attribute;
-pub mod claim_validation;
 pub mod config;
 pub mod device_class;
 pub mod locality;

@@ -14,3 +14,6 @@ pub const ALLOCATOR_TAINT_KEY: &str = "lanemate.dev/allocator";
 pub const ALLOCATOR_TAINT_VALUE: &str = "controller";
 /// Key of the taint on a NIC of which no port is up.
 pub const PORT_DOWN_TAINT_KEY: &str = "lanemate.dev/port-down";
+/// Annotation that kube-controller-manager puts on a claim made from a template: the name of the
+/// claim within the pod.
+pub const POD_CLAIM_NAME_ANNOTATION: &str = "resource.kubernetes.io/pod-claim-name";

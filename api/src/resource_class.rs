@@ -7,16 +7,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::names::DRIVER;
-use crate::validation::{Findings, MAX_DEVICES, ValidationError};
-use crate::{Locality, OpaqueConfig};
-
-/// Most selectors of one member, as of one DeviceClass.
-pub const MAX_SELECTORS: usize = 32;
-/// Longest CEL expression in bytes, as the API takes it.
-pub const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
-/// Most entries of `spec.config`, as in a DeviceClass.
-pub const MAX_CONFIGS: usize = 32;
+use crate::Locality;
+use crate::validation::{
+    Findings, MAX_CONFIGS, MAX_DEVICES, MAX_EXPRESSION_BYTES, MAX_SELECTORS, ValidationError,
+};
 
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -92,73 +86,29 @@ impl ResourceClass {
         findings.subdomain("metadata.name", name);
         let members = &self.spec.members;
         if members.is_empty() {
-            findings.add("spec.members", "is empty: expected at least one member");
+            findings.add("spec.members", "expected at least one member, found none");
         }
         for (index, member) in members.iter().enumerate() {
             check_member(&mut findings, &format!("spec.members[{index}]"), member, name);
         }
-        let names = members.iter().map(|member| member.name.as_str());
-        findings.unique(names, |index| format!("spec.members[{index}].name"));
-        let counts = members.iter().map(|member| member.count);
-        findings.counts("spec.members", counts, |index| format!("spec.members[{index}].count"));
+        findings.unique("spec.members", "name", members.iter().map(|member| member.name.as_str()));
+        findings.counts("spec.members", members.iter().map(|member| member.count));
         let Locality { within, across } = self.spec.locality;
         findings.locality("spec.locality.", within, across);
-        if self.spec.config.len() > MAX_CONFIGS {
-            let count = self.spec.config.len();
-            findings.add("spec.config", format!("{count} entries: expected at most {MAX_CONFIGS}"));
-        }
-        for (index, config) in self.spec.config.iter().enumerate() {
-            check_config(&mut findings, &format!("spec.config[{index}]"), config);
-        }
+        findings.class_configs("spec.config", &self.spec.config);
         findings.finish()
     }
 }
 
 fn check_member(findings: &mut Findings, field: &str, member: &Member, class: &str) {
     findings.label(format!("{field}.name"), &member.name);
-    findings.subdomain(format!("{field}.deviceClassName"), &member.device_class_name);
+    let class_field = format!("{field}.deviceClassName");
     if member.device_class_name == class && !class.is_empty() {
-        let problem = "names the class itself: expected a DeviceClass";
-        findings.add(format!("{field}.deviceClassName"), problem);
+        findings.add(class_field, "expected a DeviceClass, found the class itself");
+    } else {
+        findings.subdomain(class_field, &member.device_class_name);
     }
-    let selectors = &member.selectors;
-    if selectors.len() > MAX_SELECTORS {
-        let problem = format!("{} selectors: expected at most {MAX_SELECTORS}", selectors.len());
-        findings.add(format!("{field}.selectors"), problem);
-    }
-    for (index, selector) in selectors.iter().enumerate() {
-        let expression = selector.cel.as_ref().map(|cel| cel.expression.as_str());
-        let problem = match expression {
-            None => ("", "is missing: expected cel".to_owned()),
-            Some("") => (".expression", "is empty: expected a CEL expression".to_owned()),
-            Some(text) if text.len() > MAX_EXPRESSION_BYTES => (
-                ".expression",
-                format!("{} bytes: expected at most {MAX_EXPRESSION_BYTES}", text.len()),
-            ),
-            Some(_) => continue,
-        };
-        findings.add(format!("{field}.selectors[{index}].cel{}", problem.0), problem.1);
-    }
-}
-
-/// Parameters for other drivers are theirs to judge.
-fn check_config(findings: &mut Findings, field: &str, config: &DeviceClassConfiguration) {
-    let Some(opaque) = &config.opaque else {
-        findings.add(format!("{field}.opaque"), "is missing: expected driver and parameters");
-        return;
-    };
-    findings.subdomain(format!("{field}.opaque.driver"), &opaque.driver);
-    if opaque.driver != DRIVER {
-        return;
-    }
-    let field = format!("{field}.opaque.parameters");
-    match OpaqueConfig::parse(&opaque.parameters.0) {
-        Ok(OpaqueConfig::Environment(_)) => {}
-        Ok(other) => {
-            findings.add(field, format!("kind {}: expected Environment", other.kind()));
-        }
-        Err(error) => findings.add(field, error.to_string()),
-    }
+    findings.selectors(&format!("{field}.selectors"), &member.selectors);
 }
 
 /// The API server's own check of the sum of the counts.

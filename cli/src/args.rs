@@ -30,7 +30,15 @@ Exit status: 0 done, 1 broken input or IO, 2 wrong usage, 3 does not fit.",
 )]
 pub struct Cli {
     /// When to use colour; NO_COLOR and TERM=dumb turn `auto` off
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    // Behind the options of a command.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        display_order = 900
+    )]
     pub color: Color,
     /// The command.
     #[command(subcommand)]

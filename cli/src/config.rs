@@ -38,7 +38,7 @@ impl Config {
     /// Reads the file; what stands in it is checked as a whole, so that a mistake shows at once.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let mut config: Self = input::yaml(file)?;
-        config.policy().with_context(|| file.display().to_string())?;
+        config.policy().with_context(|| input::name(file))?;
         let base = file.parent().unwrap_or(Path::new(""));
         config.topology_override = config.topology_override.map(|path| base.join(path));
         Ok(config)

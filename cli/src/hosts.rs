@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use lanemate_api::validation::format::is_dns_subdomain;
 use lanemate_driver::discovery::host::realpath;
 use lanemate_driver::discovery::nvml::NvmlLibrary;
 use lanemate_driver::discovery::{GpuLibrary, Host, HostCapture, LiveHost, NoGpuLibrary};
@@ -15,7 +16,7 @@ use lanemate_driver::topology::Override;
 use crate::args::{LiveArgs, MachineArgs};
 use crate::config::Config;
 use crate::input;
-use crate::named::{NamedFile, is_node_name};
+use crate::named::NamedFile;
 use crate::run::Usage;
 
 /// A machine that was read.
@@ -87,9 +88,9 @@ pub fn sources(hosts: &[NamedFile], live: &LiveArgs) -> anyhow::Result<Vec<Sourc
             bail!(
                 "{}: {field}: expected a name of its own, found {:?}, which {} has too; \
                  --host NAME=FILE gives another",
-                file.display(),
+                input::name(file),
                 source.name,
-                other.display()
+                input::name(other)
             );
         }
         sources.push(source);
@@ -105,7 +106,7 @@ struct Xml {
 
 impl Xml {
     fn read(file: &Path) -> anyhow::Result<Self> {
-        Self::parse(input::text(file)?).with_context(|| file.display().to_string())
+        Self::parse(input::text(file)?).with_context(|| input::name(file))
     }
 
     fn parse(text: String) -> anyhow::Result<Self> {
@@ -150,7 +151,7 @@ impl Source {
         let name = args.node.clone().or_else(|| host_name(&host)).ok_or_else(|| {
             anyhow!("{root}: no host name below it: expected one, or --node NAME")
         })?;
-        if !is_node_name(&name) {
+        if !is_dns_subdomain(&name) {
             let message = format!(
                 "--node: expected lower-case letters, digits, - and . (a node's name), found {name:?}"
             );
@@ -162,7 +163,7 @@ impl Source {
 
     /// A captured machine, under the name given with it or its own.
     pub fn captured(file: &NamedFile) -> anyhow::Result<Self> {
-        let path = file.file.display().to_string();
+        let path = input::name(&file.file);
         let text = input::text(&file.file)?;
         let capture = HostCapture::parse(&text).with_context(|| path.clone())?;
         let xml = capture.topology_override.clone().map(Xml::parse).transpose();

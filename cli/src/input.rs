@@ -4,34 +4,59 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::anyhow;
 use lanemate_driver::discovery::capture::MAX_CAPTURE_BYTES;
 use serde::de::DeserializeOwned;
+use serde_saphyr::MessageFormatter;
 
-/// Largest file that is read: that of a capture, which is the largest kind read here.
+/// Largest file of one document: that of a capture, which is the largest kind of these.
 const MAX_BYTES: u64 = MAX_CAPTURE_BYTES as u64;
 
-/// Text of a file; `-` is standard input.
-pub fn text(file: &Path) -> anyhow::Result<String> {
-    let name = file.display();
-    let bytes = bytes(file).with_context(|| format!("{name}: cannot be read"))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        bail!("{name}: expected at most {} MiB", MAX_BYTES >> 20);
+/// A file that gives no text.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    #[error("{file}: cannot be read: {error}")]
+    Read { file: String, error: io::Error },
+    #[error("{file}: expected at most {} MiB", max >> 20)]
+    TooLarge { file: String, max: u64 },
+    #[error("{file}: line {line}: expected UTF-8 text")]
+    NotText { file: String, line: usize },
+}
+
+/// A file as errors name it; `-` is standard input.
+pub fn name(file: &Path) -> String {
+    if is_stdin(file) { "stdin".to_owned() } else { file.display().to_string() }
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// Text of a file of one document; `-` is standard input.
+pub fn text(file: &Path) -> Result<String, InputError> {
+    text_of_at_most(file, MAX_BYTES)
+}
+
+/// Text of a file with so many bytes at most; `-` is standard input.
+pub fn text_of_at_most(file: &Path, max: u64) -> Result<String, InputError> {
+    let bytes = bytes(file, max).map_err(|error| InputError::Read { file: name(file), error })?;
+    if bytes.len() as u64 > max {
+        return Err(InputError::TooLarge { file: name(file), max });
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
         let line = valid.filter(|byte| **byte == b'\n').count() + 1;
-        anyhow!("{name}: line {line}: expected UTF-8 text")
+        InputError::NotText { file: name(file), line }
     })
 }
 
 /// At most one byte more than is taken, so that neither a device nor a pipe goes on for ever.
-fn bytes(file: &Path) -> io::Result<Vec<u8>> {
+fn bytes(file: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if file == Path::new("-") {
-        io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if is_stdin(file) {
+        io::stdin().lock().take(max + 1).read_to_end(&mut bytes)?;
     } else {
-        File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        File::open(file)?.take(max + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }
@@ -40,17 +65,21 @@ fn bytes(file: &Path) -> io::Result<Vec<u8>> {
 pub fn yaml<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
     let text = text(file)?;
     serde_saphyr::from_str(&text)
-        .map_err(|error| anyhow!("{}: {}", file.display(), explain(&text, &error)))
+        .map_err(|error| anyhow!("{}: {}", name(file), yaml_problem(&text, 1, &error)))
 }
 
-/// The error in one line, with the line of the file that it is about.
-fn explain(text: &str, error: &serde_saphyr::Error) -> String {
-    let message = error.without_snippet().to_string();
-    let message = message.split(" at line ").next().unwrap_or(&message).replace('\n', " ");
-    let Some(location) = error.location() else { return message };
-    let number = location.line();
-    let line = usize::try_from(number).ok().and_then(|n| text.lines().nth(n.saturating_sub(1)));
-    let quote = line.map(str::trim).filter(|line| !line.is_empty());
+/// What is wrong with a YAML text, in one line: the line of the file that it is about, and what
+/// stands there. The text begins at line `first`, counted from 1.
+pub fn yaml_problem(text: &str, first: usize, error: &serde_saphyr::Error) -> String {
+    let message = serde_saphyr::UserMessageFormatter.format_message(error).replace('\n', " ");
+    // The parser names its counters, of which nobody knows.
+    let message = match message.starts_with("YAML document too large or too complex") {
+        true => "nested too deeply, or aliases repeat too much".to_owned(),
+        false => message,
+    };
+    let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
+    let Some(line) = line.filter(|line| *line > 0) else { return message };
+    let quote = text.lines().nth(line - 1).map(str::trim).filter(|line| !line.is_empty());
     let quote = quote.map(|line| format!(" {:?}", line.chars().take(60).collect::<String>()));
-    format!("line {number}{}: {message}", quote.unwrap_or_default())
+    format!("line {}{}: {message}", first + line - 1, quote.unwrap_or_default())
 }

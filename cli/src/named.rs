@@ -1,8 +1,9 @@
 //! `FILE` or `NAME=FILE`, as `--host` and `--override` take it.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use lanemate_api::validation::format::is_dns_subdomain;
 
 /// A file, and the node it is meant for where the user says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,29 +14,22 @@ pub struct NamedFile {
     pub file: PathBuf,
 }
 
+/// A text that names no file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a file")]
+pub struct NoFile;
+
 impl FromStr for NamedFile {
-    type Err = Infallible;
+    type Err = NoFile;
 
     /// What stands before the first `=` is a name if it can be one; else the `=` is part of the path.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text.split_once('=') {
-            Some((name, file)) if is_node_name(name) => {
-                Self { name: Some(name.to_owned()), file: file.into() }
-            }
-            _ => Self { name: None, file: text.into() },
-        })
+        let (name, file) = match text.split_once('=') {
+            Some((name, file)) if is_dns_subdomain(name) => (Some(name.to_owned()), file),
+            _ => (None, text),
+        };
+        if file.is_empty() { Err(NoFile) } else { Ok(Self { name, file: file.into() }) }
     }
-}
-
-/// Whether a text is a DNS subdomain, as the name of a node has to be.
-pub fn is_node_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
 }
 
 #[cfg(test)]
@@ -43,8 +37,8 @@ mod tests {
     use super::*;
 
     fn check(text: &str, name: Option<&str>, file: &str) {
-        let Ok(named) = text.parse::<NamedFile>();
-        assert_eq!(named, NamedFile { name: name.map(str::to_owned), file: file.into() });
+        let expect = NamedFile { name: name.map(str::to_owned), file: file.into() };
+        assert_eq!(text.parse::<NamedFile>(), Ok(expect));
     }
 
     #[test]
@@ -56,5 +50,7 @@ mod tests {
         check("A=b.yaml", None, "A=b.yaml");
         check("=b.yaml", None, "=b.yaml");
         check("-a=b", None, "-a=b");
+        assert_eq!("".parse::<NamedFile>(), Err(NoFile));
+        assert_eq!("n1=".parse::<NamedFile>(), Err(NoFile));
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::words::plain;
+
 /// Prints text. A reader that has seen enough (`| head`) is no error.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
@@ -16,7 +18,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 
 /// Tells on stderr what is worth knowing and no result. Nobody may be listening there.
 pub fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", plain(text));
 }
 
 /// Indented JSON with a final newline.

@@ -12,12 +12,13 @@ use lanemate_driver::prepare::{Base, PrepareOptions, PreparePlan, plan};
 
 use crate::args::PrepareArgs;
 use crate::hosts::{self, Loaded};
+use crate::input;
 use crate::objects::Objects;
 use crate::output;
 
 /// Runs the command.
 pub fn run(args: &PrepareArgs) -> anyhow::Result<()> {
-    let file = args.claim.display().to_string();
+    let file = input::name(&args.claim);
     let claim = AllocatedClaim::parse(&claim(&args.claim)?).with_context(|| file.clone())?;
     let loaded = hosts::only(&args.machines)?;
     let roots = roots(args)?;
@@ -39,13 +40,13 @@ fn claim(file: &Path) -> anyhow::Result<ResourceClaim> {
         (Some(only), true) => Ok(only),
         (None, _) => match objects.warnings.first() {
             Some(unread) => bail!("{unread}: expected a ResourceClaim"),
-            None => bail!("{}: expected a ResourceClaim, found none", file.display()),
+            None => bail!("{}: expected a ResourceClaim, found none", input::name(file)),
         },
         (Some(last), false) => {
             let all = objects.claims.iter().chain([&last]);
             let names: Vec<String> =
                 all.map(|claim| ClaimRef::of(&claim.metadata).to_string()).collect();
-            bail!("{}: expected one ResourceClaim, found {}", file.display(), names.join(", "))
+            bail!("{}: expected one ResourceClaim, found {}", input::name(file), names.join(", "))
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How values are written for people: rates, memory, short names, widths.
 
+use std::borrow::Cow;
+
 /// Columns that every table fits into.
 pub const WIDTH: usize = 80;
 
@@ -40,9 +42,22 @@ pub fn cut(text: &str, limit: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
+/// A text without characters that a terminal obeys.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |c: char| match c.is_control() && !c.is_whitespace() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
 /// A text in lines of at most `limit` characters, broken at spaces; a longer word is broken too.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     let limit = limit.max(1);
+    let text = plain(text);
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -81,5 +96,6 @@ mod tests {
         assert_eq!(wrap("", 7), [""]);
         assert_eq!(wrap("an incomprehensible x", 7), ["an", "incompr", "ehensib", "le x"]);
         assert_eq!(wrap("1234567 8", 7), ["1234567", "8"]);
+        assert_eq!(wrap("a\u{1b}[31m\nb", 80), ["a\\u{1b}[31m b"]);
     }
 }

@@ -6,6 +6,7 @@
 //! pending claims that no pod names -------------------------------> Decision (claim alone)
 //! ```
 
+mod priority;
 mod template;
 
 use std::cmp::Reverse;
@@ -13,9 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
-use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+pub use self::priority::{UnknownPriority, admit_priorities};
 use self::template::{instantiate, name_in_status, owner_other_than};
 
 /// Namespace of an object that names none.
@@ -376,8 +378,13 @@ fn is_deleting(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
 }
 
+/// `status.allocation`.
+pub fn allocation_of(claim: &ResourceClaim) -> Option<&AllocationResult> {
+    claim.status.as_ref()?.allocation.as_ref()
+}
+
 fn is_allocated(claim: &ResourceClaim) -> bool {
-    claim.status.as_ref().is_some_and(|status| status.allocation.is_some())
+    allocation_of(claim).is_some()
 }
 
 fn is_reserved_for(claim: &ResourceClaim, pod: &Pod) -> bool {

@@ -197,33 +197,33 @@ fn a_field_that_cannot_be_read_is_named_with_what_was_expected() {
 #[test]
 fn a_placement_that_can_be_read_is_checked_field_by_field() {
     for (body, expect) in [
-        (json!({ "unit": [] }), "unit: is empty: expected at least one request"),
+        (json!({ "unit": [] }), "unit: expected at least one request, found none"),
         (
             json!({ "unit": [{ "request": "gpu" }, { "request": "nic", "count": 0 }] }),
-            "unit[1].count: is 0: expected 1 or more",
+            "unit[1].count: expected at least 1, found 0",
         ),
         (
             json!({ "unit": [{ "request": "gpu", "count": 32 }, { "request": "nic" }] }),
-            "unit: 33 devices in one unit: expected at most 32",
+            "unit: expected at most 32 devices in one unit, found 33",
         ),
         (
             json!({ "unit": [
                 { "request": "a", "count": u32::MAX }, { "request": "b", "count": u32::MAX },
             ] }),
-            "unit: 8589934590 devices in one unit: expected at most 32",
+            "unit: expected at most 32 devices in one unit, found 8589934590",
         ),
         (
             json!({ "unit": [{ "request": "gpu" }, { "request": "gpu" }] }),
-            "unit[1].request: \"gpu\" stands twice: expected unique names",
+            "unit[1].request: duplicate \"gpu\"",
         ),
         (
             json!({ "unit": [{ "request": "gpu/big" }] }),
-            "unit[0].request: not a DNS label: \"gpu/big\": expected 1 to 63 of a-z, 0-9 and '-', \
-             with a letter or digit at both ends",
+            "unit[0].request: expected a DNS label (a-z, 0-9 and inner -, at most 63), \
+             found \"gpu/big\"",
         ),
         (
             json!({ "unit": [{ "request": "gpu" }], "within": { "preferred": "PHB" } }),
-            "within.preferred: PHB is farther than required PXB: expected PXB or nearer",
+            "within.preferred: expected PXB (what is required) or nearer, found PHB",
         ),
         (
             json!({
@@ -231,8 +231,8 @@ fn a_placement_that_can_be_read_is_checked_field_by_field() {
                 "within": { "required": "PIX", "preferred": "PXB" },
                 "across": { "required": "NODE", "preferred": "SYS" },
             }),
-            "within.preferred: PXB is farther than required PIX: expected PIX or nearer; \
-             across.preferred: SYS is farther than required NODE: expected NODE or nearer",
+            "within.preferred: expected PIX (what is required) or nearer, found PXB; \
+             across.preferred: expected NODE (what is required) or nearer, found SYS",
         ),
     ] {
         check_error(with_header("Placement", body), &format!("Placement: {expect}"));
@@ -244,17 +244,17 @@ fn allocated_units_hold_each_device_once_and_no_more_than_the_api_allows() {
     let device = |name: &str| json!({ "driver": "lanemate.dev", "pool": "a", "device": name });
     let many: Vec<Value> = (0..33).map(|index| device(&format!("gpu-{index}"))).collect();
     for (units, expect) in [
-        (json!([{ "devices": [] }]), "units[0].devices: is empty: expected a device"),
+        (json!([{ "devices": [] }]), "units[0].devices: expected a device, found none"),
         (
             json!([{ "devices": [device("x")] }, { "devices": [device("x")] }]),
-            "units[1].devices[0]: stands twice: expected each device once",
+            "units[1].devices[0]: duplicate device",
         ),
         (
             json!([{ "devices": [device("")], "via": "" }]),
-            "units[0].via: is empty: expected an address; \
-             units[0].devices[0].device: is empty: expected a name",
+            "units[0].via: required: an address; \
+             units[0].devices[0].device: required: a name",
         ),
-        (json!([{ "devices": many }]), "units: 33 devices: expected at most 32"),
+        (json!([{ "devices": many }]), "units: expected at most 32 devices, found 33"),
     ] {
         let value = with_header("AllocatedUnits", json!({ "units": units }));
         check_error(value, &format!("AllocatedUnits: {expect}"));

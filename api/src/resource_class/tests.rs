@@ -76,42 +76,38 @@ fn unknown_fields_are_refused() {
 
 #[test]
 fn errors_name_the_member_and_its_field() {
-    let label = "expected 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends";
+    let label = "a DNS label (a-z, 0-9 and inner -, at most 63)";
     check_invalid(
         |class| class.spec.members.clear(),
-        &["spec.members: is empty: expected at least one member"],
+        &["spec.members: expected at least one member, found none"],
     );
     check_invalid(
         |class| class.spec.members[0].name = "GPU".to_owned(),
-        &[&format!("spec.members[0].name: not a DNS label: \"GPU\": {label}")],
+        &[&format!("spec.members[0].name: expected {label}, found \"GPU\"")],
     );
     check_invalid(
         |class| class.spec.members[1].name = "gpu".to_owned(),
-        &["spec.members[1].name: \"gpu\" stands twice: expected unique names"],
+        &["spec.members[1].name: duplicate \"gpu\""],
     );
     check_invalid(
         |class| class.spec.members[1].count = 0,
-        &["spec.members[1].count: is 0: expected 1 or more"],
+        &["spec.members[1].count: expected at least 1, found 0"],
     );
     check_invalid(
         |class| class.spec.members[1].count = 32,
-        &["spec.members: 33 devices in one unit: expected at most 32"],
+        &["spec.members: expected at most 32 devices in one unit, found 33"],
     );
     check_invalid(
         |class| class.spec.members[0].device_class_name = "gpu-rdma-pair".to_owned(),
-        &["spec.members[0].deviceClassName: names the class itself: expected a DeviceClass"],
+        &["spec.members[0].deviceClassName: expected a DeviceClass, found the class itself"],
     );
     check_invalid(
         |class| class.spec.members[0].device_class_name = String::new(),
-        &[
-            "spec.members[0].deviceClassName: not a DNS subdomain: \"\": expected DNS labels joined \
-           by '.', at most 253 characters",
-        ],
+        &["spec.members[0].deviceClassName: required: a DNS subdomain (a-z, 0-9, inner - and .)"],
     );
     check_invalid(
         |class| class.metadata.name = None,
-        &["metadata.name: not a DNS subdomain: \"\": expected DNS labels joined by '.', at most \
-           253 characters"],
+        &["metadata.name: required: a DNS subdomain (a-z, 0-9, inner - and .)"],
     );
 }
 
@@ -123,7 +119,7 @@ fn selectors_keep_to_the_limits_of_the_api() {
     assert_eq!(class.validate(), Ok(()));
     check_invalid(
         |class| class.spec.members[0].selectors = vec![selector("true"); 33],
-        &["spec.members[0].selectors: 33 selectors: expected at most 32"],
+        &["spec.members[0].selectors: expected at most 32 entries, found 33"],
     );
     check_invalid(
         |class| {
@@ -131,9 +127,9 @@ fn selectors_keep_to_the_limits_of_the_api() {
                 vec![DeviceSelector { cel: None }, selector(""), selector(&format!("{longest}x"))];
         },
         &[
-            "spec.members[1].selectors[0].cel: is missing: expected cel",
-            "spec.members[1].selectors[1].cel.expression: is empty: expected a CEL expression",
-            "spec.members[1].selectors[2].cel.expression: 10241 bytes: expected at most 10240",
+            "spec.members[1].selectors[0].cel.expression: required: a CEL expression",
+            "spec.members[1].selectors[1].cel.expression: required: a CEL expression",
+            "spec.members[1].selectors[2].cel.expression: expected at most 10240 bytes, found 10241",
         ],
     );
 }
@@ -146,10 +142,8 @@ fn wishes_are_not_farther_than_what_is_required() {
             class.spec.locality.across.required = crate::PathClass::Phb;
         },
         &[
-            "spec.locality.within.preferred: NODE is farther than required PXB: expected PXB or \
-             nearer",
-            "spec.locality.across.preferred: NODE is farther than required PHB: expected PHB or \
-             nearer",
+            "spec.locality.within.preferred: expected PXB (what is required) or nearer, found NODE",
+            "spec.locality.across.preferred: expected PHB (what is required) or nearer, found NODE",
         ],
     );
 }
@@ -169,7 +163,7 @@ fn configuration_for_this_driver_is_an_environment() {
     });
     check_invalid(
         |class| set(class, "lanemate.dev", placement.clone()),
-        &["spec.config[0].opaque.parameters: kind Placement: expected Environment"],
+        &["spec.config[0].opaque.parameters: expected kind Environment, found Placement"],
     );
     check_invalid(
         |class| set(class, "lanemate.dev", json!({ "kind": "Environment" })),
@@ -178,11 +172,11 @@ fn configuration_for_this_driver_is_an_environment() {
     );
     check_invalid(
         |class| class.spec.config[0].opaque = None,
-        &["spec.config[0].opaque: is missing: expected driver and parameters"],
+        &["spec.config[0].opaque: required: a driver and its parameters"],
     );
     check_invalid(
         |class| class.spec.config = vec![class.spec.config[0].clone(); 33],
-        &["spec.config: 33 entries: expected at most 32"],
+        &["spec.config: expected at most 32 entries, found 33"],
     );
 }
 

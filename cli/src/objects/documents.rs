@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use serde_saphyr::MessageFormatter;
+
+use crate::input::yaml_problem;
 
 /// Nested lists and objects in one YAML document. An allocated claim with opaque parameters needs
 /// about 12; serde_json allows 128 for JSON.
@@ -19,7 +20,7 @@ const YAML_ALIAS_NODES_MAX: usize = 100_000;
 /// Where a document, or an object of a List, stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// File name as given; `-` for standard input.
+    /// The file as errors name it.
     pub file: Arc<str>,
     /// Counted from 1; documents without content do not count.
     pub document: usize,
@@ -30,12 +31,13 @@ pub struct Place {
 }
 
 /// A document that is neither YAML nor JSON.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {message}")]
 pub struct SyntaxError {
-    /// The document.
-    pub place: Place,
-    /// What the parser says, with line and column of the file.
-    pub message: String,
+    /// The file as errors name it.
+    file: Arc<str>,
+    /// What the parser says, with the line of the file.
+    message: String,
 }
 
 impl fmt::Display for Place {
@@ -68,8 +70,9 @@ pub fn each_document<E: From<SyntaxError>>(
             }
             // `{kind: Pod}` is YAML that starts like JSON, but not in a file that says it is JSON.
             Err(error) if file.ends_with(".json") => {
-                let place = place(file, 1, None);
-                return Err(SyntaxError { place, message: error.to_string() }.into());
+                return Err(
+                    SyntaxError { file: file.clone(), message: json_problem(&error) }.into()
+                );
             }
             Err(_) => {}
         }
@@ -80,8 +83,8 @@ pub fn each_document<E: From<SyntaxError>>(
         match serde_saphyr::from_str_with_options::<Value>(chunk, yaml_options(chunk.len())) {
             Ok(document) => take(place, document)?,
             Err(error) => {
-                let message = describe(&error, line);
-                return Err(SyntaxError { place, message }.into());
+                let message = yaml_problem(chunk, line, &error);
+                return Err(SyntaxError { file: file.clone(), message }.into());
             }
         }
     }
@@ -155,14 +158,11 @@ fn yaml_options(bytes: usize) -> serde_saphyr::Options {
     }
 }
 
-fn describe(error: &serde_saphyr::Error, first_line: usize) -> String {
-    let message = serde_saphyr::UserMessageFormatter.format_message(error);
-    match error.location().and_then(|at| Some((usize::try_from(at.line()).ok()?, at.column()))) {
-        Some((line, column)) if line > 0 => {
-            format!("line {}, column {column}: {message}", first_line + line - 1)
-        }
-        _ => message.into_owned(),
-    }
+/// What is wrong with a JSON text, with its line in front.
+fn json_problem(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or(&message);
+    format!("line {}, column {}: {message}", error.line(), error.column())
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
             seen.push((place.document, place.line, value));
             Ok::<(), SyntaxError>(())
         })
-        .map_err(|error| format!("{}: {}", error.place, error.message))?;
+        .map_err(|error| error.to_string())?;
         Ok(seen)
     }
 
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn a_broken_document_is_named_with_its_line() {
         for (file, text, expect) in [
-            ("f.yaml", "a: 1\n---\nb: [1,\n", "f.yaml: document 2 (line 2): line "),
-            ("f.yaml", "a: 1\n---\nb: 1\n c: 2\n", "f.yaml: document 2 (line 2): line 4, column "),
-            ("f.yaml", "a: 1\na: 2\n", "f.yaml: document 1 (line 1): line 2, column 1: "),
-            ("f.json", "{\"a\": 1", "f.json: document 1: EOF while parsing an object at line 1"),
-            ("f.json", "{\"a\": 1} x", "f.json: document 1: expected value at line 1 column 10"),
+            ("f.yaml", "a: 1\n---\nb: [1,\n", "f.yaml: line "),
+            ("f.yaml", "a: 1\n---\nb: 1\n c: 2\n", "f.yaml: line 4 \"c: 2\": "),
+            ("f.yaml", "a: 1\na: 2\n", "f.yaml: line 2 \"a: 2\": "),
+            ("f.json", "{\"a\": 1", "f.json: line 1, column 7: EOF while parsing an object"),
+            ("f.json", "{\"a\": 1} x", "f.json: line 1, column 10: expected value"),
         ] {
             let error = documents(file, text).unwrap_err();
             assert!(error.starts_with(expect), "{error}");
@@ -245,7 +245,8 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
             laughs += &format!("a{level}: &a{level} [{aliases}]\n");
         }
-        assert!(documents("f", &laughs).is_err());
+        let error = documents("f", &laughs).unwrap_err();
+        assert!(error.ends_with(": nested too deeply, or aliases repeat too much"), "{error}");
         let long = format!("a: &x {}\nb: [{}]\n", "y".repeat(1_000_000), vec!["*x"; 90].join(", "));
         assert!(documents("f", &long).is_err());
     }

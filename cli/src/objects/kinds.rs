@@ -9,6 +9,7 @@ pub enum Kind {
     DeviceClass,
     ResourceClass,
     Node,
+    PriorityClass,
     Pod,
 }
 
@@ -28,13 +29,14 @@ pub enum Verdict {
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ResourceSlice,
         Self::ResourceClaim,
         Self::ResourceClaimTemplate,
         Self::DeviceClass,
         Self::ResourceClass,
         Self::Node,
+        Self::PriorityClass,
         Self::Pod,
     ];
 
@@ -47,6 +49,7 @@ impl Kind {
             Self::DeviceClass => "DeviceClass",
             Self::ResourceClass => "ResourceClass",
             Self::Node => "Node",
+            Self::PriorityClass => "PriorityClass",
             Self::Pod => "Pod",
         }
     }
@@ -64,6 +67,7 @@ impl Kind {
             | Self::ResourceClaimTemplate
             | Self::DeviceClass => "resource.k8s.io/v1",
             Self::ResourceClass => lanemate_api::names::API_VERSION,
+            Self::PriorityClass => "scheduling.k8s.io/v1",
             Self::Node | Self::Pod => "v1",
         }
     }
@@ -111,6 +115,7 @@ mod tests {
             ("lanemate.dev/v1alpha1", "ResourceClass", Read(Kind::ResourceClass)),
             ("v1", "Node", Read(Kind::Node)),
             ("v1", "Pod", Read(Kind::Pod)),
+            ("scheduling.k8s.io/v1", "PriorityClass", Read(Kind::PriorityClass)),
             ("resource.k8s.io/v1beta1", "ResourceClaim", OtherVersion("resource.k8s.io/v1")),
             ("resource.k8s.io/v1beta2", "ResourceSlice", OtherVersion("resource.k8s.io/v1")),
             ("lanemate.dev/v1", "ResourceClass", OtherVersion("lanemate.dev/v1alpha1")),

@@ -20,11 +20,13 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{
     DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
 };
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use lanemate_api::ResourceClass;
 use lanemate_driver::pending::{Broken, ClaimRef};
 
 pub use self::documents::{Place, SyntaxError};
 pub use self::kinds::Kind;
+use crate::input::InputError;
 
 /// Largest file: the slices of 5,000 nodes with 8 GPUs and 8 NICs each are about 150 MB of YAML.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -40,6 +42,7 @@ pub struct Objects {
     pub device_classes: Vec<DeviceClass>,
     pub resource_classes: Vec<ResourceClass>,
     pub nodes: Vec<Node>,
+    pub priority_classes: Vec<PriorityClass>,
     pub pods: Vec<Pod>,
     /// Claims and templates that cannot be used; they do not stop the others.
     pub broken_claims: Vec<BrokenClaim>,
@@ -65,14 +68,10 @@ pub struct BrokenClaim {
 /// Files that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectsError {
-    #[error("read {file}: {error}")]
-    Read { file: String, error: std::io::Error },
-    #[error("read {file}: larger than {} MiB", FILE_BYTES_MAX >> 20)]
-    TooLarge { file: String },
-    #[error("read {file}: not UTF-8 text (byte {at})")]
-    NotText { file: String, at: usize },
-    #[error("{}: {}", .0.place, .0.message)]
-    Syntax(Box<SyntaxError>),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
     #[error("{place}: {message}")]
     NoObject { place: Box<Place>, message: String },
     #[error("{place}: {kind} {found}: only {expected} is read")]
@@ -91,12 +90,6 @@ impl fmt::Display for BrokenClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, name, place, errors, .. } = self;
         write!(f, "{place}: {} {name}: {}", kind.as_str(), errors.join("; "))
-    }
-}
-
-impl From<SyntaxError> for ObjectsError {
-    fn from(error: SyntaxError) -> Self {
-        Self::Syntax(Box::new(error))
     }
 }
 

@@ -1,15 +1,16 @@
 //! Walks documents and Lists, and sorts their objects into [`Objects`].
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use lanemate_api::claim_validation::{validate_claim, validate_claim_template};
-use lanemate_driver::pending::{ClaimRef, PodRef};
+use lanemate_api::validation::ValidationError;
+use lanemate_api::validation::claim::{validate_claim, validate_claim_template};
+use lanemate_api::validation::format::{is_dns_label, is_dns_subdomain};
+use lanemate_api::validation::slice::validate_slice;
+use lanemate_driver::pending::{ClaimRef, PodRef, allocation_of};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ use super::documents::{Place, each_document};
 use super::kinds::{Kind, Verdict, list_items, verdict};
 use super::typed::{self, TypeError, Typed};
 use super::{BrokenClaim, FILE_BYTES_MAX, OBJECTS_MAX, Objects, ObjectsError};
+use crate::input;
 
 /// Lists in Lists; kubectl writes none, and one more costs nothing.
 const LISTS_MAX: usize = 2;
@@ -30,8 +32,8 @@ pub fn load(files: &[PathBuf], namespace: &str) -> Result<Objects, ObjectsError>
         unread: BTreeMap::new(),
     };
     for path in files {
-        let file: Arc<str> = Arc::from(path.display().to_string());
-        let text = read_text(path)?;
+        let file: Arc<str> = Arc::from(input::name(path));
+        let text = input::text_of_at_most(path, FILE_BYTES_MAX)?;
         each_document(&file, &text, |place, value| reader.take(place, value, None, LISTS_MAX))?;
     }
     Ok(reader.finish())
@@ -152,14 +154,23 @@ impl Reader<'_> {
     fn identity(&self, kind: Kind, place: Place, value: &Value) -> Result<Identity, ObjectsError> {
         let field = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let name = field("/metadata/name").to_owned();
-        if name.is_empty() {
-            let message = format!("{}: metadata.name: expected a name", kind.as_str());
+        // Without a good name nothing can be said of an object.
+        if !is_dns_subdomain(&name) {
+            let found = value.pointer("/metadata/name").filter(|found| !found.is_null());
+            let found = found.map(|found| format!(", found {found}")).unwrap_or_default();
+            let message = format!("{}: metadata.name: expected a name{found}", kind.as_str());
             return Err(no_object(place, message));
         }
         let namespace = match field("/metadata/namespace") {
             _ if !kind.is_namespaced() => "",
             "" => self.namespace,
-            namespace => namespace,
+            namespace if is_dns_label(namespace) => namespace,
+            other => {
+                let kind = kind.as_str();
+                let message =
+                    format!("{kind}: metadata.namespace: expected a name, found {other:?}");
+                return Err(no_object(place, message));
+            }
         };
         Ok(Identity { kind, place, namespace: namespace.to_owned(), name })
     }
@@ -167,7 +178,15 @@ impl Reader<'_> {
     fn read(&mut self, identity: Identity, value: &Value) -> Result<(), ObjectsError> {
         self.note(&identity)?;
         match identity.kind {
-            Kind::ResourceSlice => self.objects.slices.push(strict(&identity, value)?),
+            Kind::ResourceSlice => {
+                let slice = strict(&identity, value)?;
+                validate_slice(&slice)
+                    .map_err(|errors| identity.refuse(told(&errors).join("; ")))?;
+                self.objects.slices.push(slice);
+            }
+            Kind::PriorityClass => {
+                self.objects.priority_classes.push(lenient(&identity, value)?.object);
+            }
             Kind::DeviceClass => self.objects.device_classes.push(strict(&identity, value)?),
             Kind::ResourceClass => self.objects.resource_classes.push(strict(&identity, value)?),
             Kind::Node => self.objects.nodes.push(lenient(&identity, value)?.object),
@@ -216,11 +235,15 @@ impl Reader<'_> {
             };
             ResourceClaim { metadata, ..claim }
         });
-        // The API server has accepted what is allocated, perhaps by newer rules.
-        let is_allocated =
-            |claim: &ResourceClaim| claim.status.as_ref().is_some_and(|s| s.allocation.is_some());
-        if let Some(claim) = claim.as_ref().filter(|claim| !is_allocated(claim)) {
-            errors.extend(validate_claim(claim).iter().map(ToString::to_string));
+        match claim.as_ref().map(|claim| (claim, allocation_of(claim))) {
+            // The API server has accepted what is allocated, perhaps by newer rules.
+            Some((_, Some(allocation))) => {
+                nameless_result(allocation).map_or(Ok(()), |error| Err(identity.refuse(error)))?;
+            }
+            Some((claim, None)) => {
+                errors.extend(told(&validate_claim(claim).err().unwrap_or_default()));
+            }
+            None => {}
         }
         match claim {
             Some(claim) if errors.is_empty() => self.objects.claims.push(claim),
@@ -235,7 +258,7 @@ impl Reader<'_> {
             Err(error) => return self.set_aside(identity, vec![error.to_string()], None),
         };
         template.metadata.namespace = Some(identity.namespace.clone());
-        errors.extend(validate_claim_template(&template).iter().map(ToString::to_string));
+        errors.extend(told(&validate_claim_template(&template).err().unwrap_or_default()));
         if errors.is_empty() {
             self.objects.templates.push(template);
         } else {
@@ -264,6 +287,7 @@ impl Reader<'_> {
         objects.device_classes.sort_by_cached_key(|class| class.metadata.name.clone());
         objects.resource_classes.sort_by_cached_key(|class| class.metadata.name.clone());
         objects.nodes.sort_by_cached_key(|node| node.metadata.name.clone());
+        objects.priority_classes.sort_by_cached_key(|class| class.metadata.name.clone());
         objects.pods.sort_by_cached_key(|pod| PodRef::of(&pod.metadata));
         objects.broken_claims.sort_by_cached_key(|broken| (broken.name.clone(), broken.kind));
         objects
@@ -289,6 +313,17 @@ fn no_object(place: Place, message: String) -> ObjectsError {
     ObjectsError::NoObject { place: Box::new(place), message }
 }
 
+/// The first result that does not say which device it is.
+fn nameless_result(allocation: &AllocationResult) -> Option<String> {
+    let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+    results.enumerate().find_map(|(index, result)| {
+        let names =
+            [("driver", &result.driver), ("pool", &result.pool), ("device", &result.device)];
+        let (field, _) = names.into_iter().find(|(_, name)| name.is_empty())?;
+        Some(format!("status.allocation.devices.results[{index}].{field}: required: a name"))
+    })
+}
+
 /// Reads an object in which an unknown field may change the answer.
 fn strict<T: DeserializeOwned>(identity: &Identity, value: &Value) -> Result<T, ObjectsError> {
     let Typed { object, unknown } = lenient(identity, value)?;
@@ -306,13 +341,23 @@ fn lenient<T: DeserializeOwned>(
     typed::read(value).map_err(|error: TypeError| identity.refuse(error.to_string()))
 }
 
-/// The first unknown fields, and how many more there are.
+/// What is wrong, the first few errors in full.
+fn told(errors: &[ValidationError]) -> Vec<String> {
+    first_few(errors.iter().map(ToString::to_string).collect(), "errors")
+}
+
 fn unknown_fields(paths: &[String]) -> Vec<String> {
+    let errors = paths.iter().map(|path| format!("{path}: unknown field")).collect();
+    first_few(errors, "unknown fields")
+}
+
+/// The first errors, and how many more there are.
+fn first_few(mut errors: Vec<String>, what: &str) -> Vec<String> {
     const NAMED: usize = 5;
-    let mut errors: Vec<String> =
-        paths.iter().take(NAMED).map(|path| format!("{path}: unknown field")).collect();
-    if paths.len() > NAMED {
-        errors.push(format!("{} more unknown fields", paths.len() - NAMED));
+    let more = errors.len().saturating_sub(NAMED);
+    if more > 0 {
+        errors.truncate(NAMED);
+        errors.push(format!("{more} more {what}"));
     }
     errors
 }
@@ -323,23 +368,4 @@ fn warning(((file, kind, api_version), count): ((Arc<str>, String, String), usiz
         1 => format!("{file}: {kind} ({api_version}) is not read{hint}"),
         count => format!("{file}: {kind} ({api_version}) is not read: {count} objects{hint}"),
     }
-}
-
-fn read_text(path: &Path) -> Result<String, ObjectsError> {
-    let file = || path.display().to_string();
-    let failed = |error| ObjectsError::Read { file: file(), error };
-    let mut bytes = Vec::new();
-    let limit = FILE_BYTES_MAX + 1;
-    if path == Path::new("-") {
-        io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    } else {
-        File::open(path).map_err(failed)?.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    }
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(ObjectsError::TooLarge { file: file() });
-    }
-    String::from_utf8(bytes).map_err(|error| ObjectsError::NotText {
-        file: file(),
-        at: error.utf8_error().valid_up_to(),
-    })
 }

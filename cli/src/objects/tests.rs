@@ -79,6 +79,11 @@ kind: Node
 metadata: {{name: n1}}
 status: {{capacity: {{cpu: 8}}, newThing: 1}}
 ---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {{name: high}}
+value: 7
+---
 apiVersion: v1
 kind: Pod
 metadata: {{name: p}}
@@ -93,9 +98,10 @@ spec: {{containers: [{{name: c, resources: {{limits: {{cpu: 0.5}}}}}}], newThing
         objects.device_classes.len(),
         objects.resource_classes.len(),
         objects.nodes.len(),
+        objects.priority_classes.len(),
         objects.pods.len(),
     ];
-    assert_eq!(counts, [1; 7]);
+    assert_eq!(counts, [1; 8]);
     assert!(objects.broken_claims.is_empty(), "{:?}", objects.broken_claims);
     assert!(objects.warnings.is_empty());
     assert_eq!(objects.claims[0].metadata.namespace.as_deref(), Some("default"));
@@ -188,14 +194,27 @@ fn documents_that_are_no_objects_are_errors() {
             "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-}\n",
             "a.yaml: document 1 (line 1): Pod: metadata.name: expected a name",
         ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n",
+            "a.yaml: document 1 (line 1): Pod: metadata.name: expected a name, found 7",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\e[31m\"}\n",
+            "a.yaml: document 1 (line 1): Pod: metadata.name: expected a name, \
+             found \"a\\u001b[31m\"",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b.c}\n",
+            "a.yaml: document 1 (line 1): Pod: metadata.namespace: expected a name, found \"b.c\"",
+        ),
     ] {
         check_error(&[text], expect);
     }
     let error = load(&["a: [1,\n"]).unwrap_err();
-    assert!(error.starts_with("a.yaml: document 1 (line 1): line "), "{error}");
+    assert!(error.starts_with("a.yaml: line 1 \"a: [1,\": "), "{error}");
     let cut = &SLICE[..SLICE.len() - 20];
     let error = load(&[cut]).unwrap_err();
-    assert!(error.starts_with("a.yaml: document 1 (line 1): line 12"), "{error}");
+    assert!(error.starts_with("a.yaml: line 12"), "{error}");
 }
 
 #[test]
@@ -308,6 +327,29 @@ fn unknown_fields_and_types_in_slices_and_classes_are_errors() {
 }
 
 #[test]
+fn slices_that_the_api_would_refuse_are_errors() {
+    for (from, to, expect) in [
+        (
+            "name: gpu-0000-1b-00-0",
+            "taints: []",
+            "spec.devices[0].name: required: a DNS label (a-z, 0-9 and inner -, at most 63)",
+        ),
+        (
+            "nodeName: n1",
+            "",
+            "spec: expected exactly one of nodeName, nodeSelector, allNodes and \
+             perDeviceNodeSelection, found 0",
+        ),
+        ("driver: lanemate.dev", "", "spec.driver: required: a DRA driver name"),
+    ] {
+        let text = SLICE.replace(from, to);
+        assert_ne!(text, SLICE, "{from}");
+        let expect = format!("a.yaml: document 1 (line 1): ResourceSlice s1: {expect}");
+        check_error(&[&text], &expect);
+    }
+}
+
+#[test]
 fn claims_and_templates_that_are_wrong_are_set_aside() {
     let claim = |from: &str, to: &str| CLAIM.replace(from, to);
     let request = "ResourceClaim default/c: spec.devices.requests[0].exactly";
@@ -336,7 +378,8 @@ fn claims_and_templates_that_are_wrong_are_set_aside() {
     assert_eq!(
         broken(template),
         ["ResourceClaimTemplate default/t: spec.x: unknown field; \
-          spec.spec.devices.requests[0].name: expected a DNS label, found \"R\"; \
+          spec.spec.devices.requests[0].name: \
+          expected a DNS label (a-z, 0-9 and inner -, at most 63), found \"R\"; \
           spec.spec.devices.requests[0]: \
           expected one of exactly and firstAvailable, found neither"]
     );
@@ -366,6 +409,13 @@ fn an_allocation_is_never_lost() {
     let objects = load(&[&allocated]).unwrap();
     assert_eq!((objects.claims.len(), objects.broken_claims.len()), (1, 0));
 
+    let nameless = format!("{CLAIM}{}", status.replace("pool: n1, ", ""));
+    check_error(
+        &[&nameless],
+        "a.yaml: document 1 (line 1): ResourceClaim default/c: \
+         status.allocation.devices.results[0].pool: required: a name",
+    );
+
     let newer = format!("{CLAIM}{}", status.replace("request: r,", "request: r, newThing: 1,"));
     let objects = load(&[&newer]).unwrap();
     let broken = &objects.broken_claims[0];
@@ -390,7 +440,7 @@ fn files_that_cannot_be_read_are_named() {
     let error = Objects::load(&[PathBuf::from("/nonexistent/x.yaml")], "default").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "read /nonexistent/x.yaml: No such file or directory (os error 2)"
+        "/nonexistent/x.yaml: cannot be read: No such file or directory (os error 2)"
     );
     let folder = tempfile::tempdir().unwrap();
     let error = Objects::load(&[folder.path().to_owned()], "default").unwrap_err();
@@ -402,12 +452,12 @@ fn files_that_cannot_be_read_are_named() {
     };
     let latin = write("latin.yaml", b"a: \xe9\n");
     let error = Objects::load(std::slice::from_ref(&latin), "default").unwrap_err();
-    assert_eq!(error.to_string(), format!("read {}: not UTF-8 text (byte 3)", latin.display()));
+    assert_eq!(error.to_string(), format!("{}: line 1: expected UTF-8 text", latin.display()));
     let large = folder.path().join("large.yaml");
     let file = std::fs::File::create(&large).unwrap();
     file.set_len(FILE_BYTES_MAX + 1).unwrap();
     let error = Objects::load(&[large], "default").unwrap_err();
-    assert!(error.to_string().ends_with(": larger than 256 MiB"), "{error}");
+    assert!(error.to_string().ends_with(": expected at most 256 MiB"), "{error}");
     assert!(Objects::load(&[write("empty.yaml", b"")], "default").unwrap().claims.is_empty());
 }
 

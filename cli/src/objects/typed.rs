@@ -110,11 +110,21 @@ impl serde::de::Error for ReadError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        let (expected, found) = (in_words(expected.to_string()), in_words(found.to_string()));
-        Self::custom(format_args!("expected {expected}, found {found}"))
+        let expected = in_words(expected.to_string());
+        // `name: n` and `zone: 1` are no texts to YAML.
+        let to_quote = matches!(found, Unexpected::Bool(_) | Unexpected::Unsigned(_));
+        let hint = if expected == "a string" && to_quote { ": put it in quotes" } else { "" };
+        let found = in_words(found.to_string());
+        Self::custom(format_args!("expected {expected}, found {found}{hint}"))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let expected = match expected.to_string().as_str() {
+            "u32" => format!("a whole number from 0 to {}", u32::MAX),
+            "i32" => format!("a whole number from {} to {}", i32::MIN, i32::MAX),
+            "i64" => format!("a whole number from {} to {}", i64::MIN, i64::MAX),
+            other => other.to_owned(),
+        };
         Self::custom(format_args!("expected {expected}, found {found}"))
     }
 
@@ -340,7 +350,10 @@ mod tests {
             [": expected ResourceClaim, found string \"Pod\""]
         );
         let labels = told::<Pod>(&json!({"metadata": {"labels": {"a.b/c": 1}}}));
-        assert_eq!(labels, ["metadata.labels[\"a.b/c\"]: expected a string, found integer `1`"]);
+        assert_eq!(
+            labels,
+            ["metadata.labels[\"a.b/c\"]: expected a string, found integer `1`: put it in quotes"]
+        );
         let time = told::<Pod>(&json!({"metadata": {"creationTimestamp": "yesterday"}}));
         assert!(time[0].starts_with("metadata.creationTimestamp: "), "{time:?}");
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use lanemate_api::validation::format::is_dns_label;
 use lanemate_driver::pending::DEFAULT_NAMESPACE;
 
 use crate::args::{LiveArgs, MachineArgs, Mode};
@@ -15,7 +16,8 @@ const REPEAT_MAX: i64 = 1_000_000;
 /// Which objects and machines there are, and how to print what becomes of the claims.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads ResourceSlice, Node, Pod, DeviceClass, ResourceClass, ResourceClaim and ResourceClaimTemplate.
+Reads ResourceSlice, Node, Pod, PriorityClass, DeviceClass, ResourceClass, ResourceClaim and
+ResourceClaimTemplate.
 gpu.lanemate.dev and nic.lanemate.dev are built in. Claims that one Pod names are decided together.
 Claims that are allocated already hold their devices and are left as they are.
 
@@ -26,14 +28,15 @@ GPUs left free, and switches newly broken into.
 Examples:
   lanemate plan -f class.yaml -f claim.yaml --host dgx-h100.yaml
   lanemate plan -f cluster.yaml --explain
-  kubectl get resourceslices,resourceclaims,deviceclasses,nodes,pods -A -o yaml | lanemate plan -f -
+  kubectl get -A -o json \\
+    nodes,pods,resourceslices,resourceclaims,deviceclasses,resourceclasses | lanemate plan -f -
   lanemate plan -f class.yaml -f claim.yaml --host n1=a.yaml --host n2=b.yaml -o yaml")]
 pub struct PlanArgs {
     /// Kubernetes objects, YAML or JSON; - is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     pub files: Vec<PathBuf>,
     /// Namespace of objects that name none
-    #[arg(short, long, value_name = "NAME", default_value = DEFAULT_NAMESPACE)]
+    #[arg(short, long, value_name = "NAME", default_value = DEFAULT_NAMESPACE, value_parser = namespace)]
     pub namespace: String,
     /// Decide for the devices of every driver, not of lanemate.dev alone
     #[arg(long)]
@@ -83,6 +86,15 @@ pub enum PlanOutput {
     Json,
     /// The claims with status.allocation.
     Yaml,
+}
+
+/// A name that a namespace can have.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a DNS label (a-z, 0-9 and inner -, at most 63)")
+    }
 }
 
 impl PlanArgs {

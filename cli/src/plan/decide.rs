@@ -13,11 +13,11 @@ use lanemate_driver::allocation::{
 };
 use lanemate_driver::claim::{Claim, Wants};
 use lanemate_driver::node_fit::{NodeView, fits, node_selector_matches};
-use lanemate_driver::pending::{ClaimRef, Decision, Pending, PodRef};
+use lanemate_driver::pending::{ClaimRef, Decision, Pending, PodRef, allocation_of};
 
 use super::origin::Origins;
 use super::outcome::{Answer, Considered, Outcome, Placed, RefusalKind, Refused, Timing, Verdict};
-use super::scene::{Scene, allocation_of};
+use super::scene::Scene;
 use crate::args::Mode;
 
 /// What the decisions depend on beside the scene.
@@ -99,9 +99,8 @@ impl<'a> Planner<'a> {
             self.take(decision)?;
         }
         for refusal in &self.pending.refused {
-            let own = format!("claim {}: ", refusal.claim);
-            let reason = refusal.reason.strip_prefix(&own).unwrap_or(&refusal.reason);
-            let refused = Refused { kind: RefusalKind::Error, reason: reason.to_owned() };
+            let refused =
+                Refused { kind: RefusalKind::Error, reason: self.origins.refusal(refusal) };
             self.refuse(refusal.pod.as_ref(), vec![refusal.claim.clone()], refused);
         }
         Ok(self.outcome)

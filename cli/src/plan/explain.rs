@@ -8,6 +8,9 @@ use super::report::worst_class;
 use crate::paint::{Paint, Tone};
 use crate::words::{WIDTH, wrap};
 
+/// Widest column of names; with it all terms of a rank fit into a line.
+const NAME_WIDTH: usize = 20;
+
 /// All decisions, each under its claims.
 pub fn all(outcome: &Outcome, paint: Paint) -> String {
     let sections = outcome.verdicts.iter().filter(|verdict| !verdict.considered.is_empty());
@@ -25,7 +28,7 @@ pub fn nodes(verdict: &Verdict, paint: Paint) -> String {
         return String::new();
     }
     let names = verdict.considered.iter().map(|node| node.node.chars().count());
-    let width = names.max().unwrap_or_default().max("NODE".len());
+    let width = names.max().unwrap_or_default().clamp("NODE".len(), NAME_WIDTH);
     let mut fitting: Vec<(&Considered, &Rank)> = verdict
         .considered
         .iter()
@@ -47,7 +50,7 @@ pub fn nodes(verdict: &Verdict, paint: Paint) -> String {
         let terms = terms(rank, wishes);
         let terms = terms.iter().map(|(head, term)| format!("{term:>0$}", head.len()));
         let terms = terms.collect::<Vec<_>>().join("  ");
-        out += &format!("{mark}{:width$}  {terms}\n", node.node);
+        out += &format!("{}  {terms}\n", lead(mark, &node.node, width));
     }
     for node in &verdict.considered {
         if let Err(reason) = &node.rank {
@@ -73,10 +76,18 @@ fn terms(rank: &Rank, wishes: bool) -> Vec<(&'static str, String)> {
     met.into_iter().chain(others).collect()
 }
 
+/// The name of a node up to its column's end; a long one has a line of its own.
+fn lead(mark: &str, node: &str, width: usize) -> String {
+    if node.chars().count() <= width {
+        return format!("{mark}{node:width$}");
+    }
+    format!("{mark}{node}\n    {:width$}", "")
+}
+
 fn short(node: &str, width: usize, reason: &str, paint: Paint) -> String {
-    let lines = wrap(reason, WIDTH.saturating_sub(width + 6).max(20));
+    let lines = wrap(reason, WIDTH.saturating_sub(width + 6));
     let mut out = String::new();
-    let mut head = format!("    {node:width$}");
+    let mut head = lead("    ", node, width);
     for line in lines {
         out += &format!("{head}  {}\n", paint.tone(Tone::Quiet, &line));
         head = " ".repeat(width + 4);

@@ -49,9 +49,11 @@ pub fn run(args: &PlanArgs, paint: Paint) -> anyhow::Result<ExitCode> {
 
 /// Decides everything that is pending.
 pub fn decided(args: &PlanArgs) -> anyhow::Result<Outcome> {
-    let objects = Objects::load(&args.files, &args.namespace)?;
+    let mut objects = Objects::load(&args.files, &args.namespace)?;
+    let unknown = pending::admit_priorities(&mut objects.pods, &objects.priority_classes);
     let (scene, warnings) = Scene::new(&objects, &machine_slices(args)?, args.any_driver)?;
-    for warning in objects.warnings.iter().chain(&warnings) {
+    let unknown = unknown.iter().map(ToString::to_string);
+    for warning in objects.warnings.iter().cloned().chain(unknown).chain(warnings) {
         output::tell(&format!("warning: {warning}"));
     }
     let pending =

@@ -2,13 +2,11 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use lanemate_api::names::POD_CLAIM_NAME_ANNOTATION;
 use lanemate_driver::claim::{ClaimError, ClassError};
-use lanemate_driver::pending::{ClaimRef, PodRef};
+use lanemate_driver::pending::{ClaimRef, PodRef, Refusal};
 
 use crate::objects::{Kind, Objects, Place};
-
-/// Annotation of a claim made from a template: its name within the pod.
-const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 
 /// Places of objects.
 #[derive(Clone, Copy)]
@@ -37,6 +35,21 @@ impl<'a> Origins<'a> {
         text
     }
 
+    /// Why a claim cannot be decided, with the file of the claim, or else of the pod, at fault.
+    pub fn refusal(self, refusal: &Refusal) -> String {
+        let Refusal { claim, pod, reason } = refusal;
+        // What is wrong with the claim itself begins with its file.
+        if let Some(own) = reason.strip_prefix(&format!("claim {claim}: ")) {
+            return own.to_owned();
+        }
+        let place =
+            pod.as_ref().and_then(|pod| self.objects.place(Kind::Pod, &pod.namespace, &pod.name));
+        match place {
+            Some(place) => format!("{place}: {reason}"),
+            None => reason.clone(),
+        }
+    }
+
     /// The file of a claim, or of its template.
     pub fn claim(self, claim: &ResourceClaim, pod: Option<&Pod>) -> Option<&'a Place> {
         let name = ClaimRef::of(&claim.metadata);
@@ -45,7 +58,7 @@ impl<'a> Origins<'a> {
     }
 
     fn template(self, claim: &ResourceClaim, pod: &Pod) -> Option<&'a Place> {
-        let in_pod = claim.metadata.annotations.as_ref()?.get(POD_CLAIM_NAME)?;
+        let in_pod = claim.metadata.annotations.as_ref()?.get(POD_CLAIM_NAME_ANNOTATION)?;
         let mut entries = pod.spec.as_ref()?.resource_claims.as_ref()?.iter();
         let entry = entries.find(|entry| entry.name == *in_pod)?;
         let template = entry.resource_claim_template_name.as_ref()?;
@@ -60,10 +73,8 @@ impl<'a> Origins<'a> {
                 return self.class(source).or_else(|| self.place(&[Kind::ResourceClass], class));
             }
             ClassError::NameTaken(name) => (&[Kind::DeviceClass], name),
-            ClassError::Invalid { class, .. } | ClassError::Nested { class, .. } => {
-                (&[Kind::ResourceClass], class)
-            }
-            ClassError::Selector { class, .. } => {
+            ClassError::Nested { class, .. } => (&[Kind::ResourceClass], class),
+            ClassError::Invalid { class, .. } | ClassError::Selector { class, .. } => {
                 (&[Kind::ResourceClass, Kind::DeviceClass], class)
             }
         };

@@ -8,7 +8,7 @@ use lanemate_api::{builtin_device_classes, names};
 use lanemate_driver::allocation::{Cluster, DeviceId};
 use lanemate_driver::claim::Classes;
 use lanemate_driver::node_fit::{NodeView, node_selector_matches};
-use lanemate_driver::pending::ClaimRef;
+use lanemate_driver::pending::{ClaimRef, allocation_of};
 use lanemate_driver::pool::Slices;
 
 use crate::objects::Objects;
@@ -37,17 +37,18 @@ impl Scene {
         machines: &BTreeMap<String, Vec<ResourceSlice>>,
         any_driver: bool,
     ) -> anyhow::Result<(Self, Warnings)> {
-        let slices = all_slices(objects, machines)?;
-        let drivers = slices.iter().map(|slice| slice.spec.driver.clone());
+        pools_differ(objects, machines)?;
+        let slices = || objects.slices.iter().chain(machines.values().flatten());
         let mut scene = Self {
-            nodes: nodes(objects, machines, &slices),
+            nodes: nodes(objects, machines),
             cluster: Cluster::default(),
             classes: classes(objects),
             left_out: BTreeSet::new(),
             any_driver,
         };
-        scene.left_out = drivers.filter(|driver| !scene.takes_part(driver)).collect();
-        scene.place_devices(&slices)?;
+        let drivers = slices().map(|slice| &slice.spec.driver);
+        scene.left_out = drivers.filter(|driver| !scene.takes_part(driver)).cloned().collect();
+        scene.place_devices(slices())?;
         let warnings = scene.hold_devices(objects);
         Ok((scene, warnings))
     }
@@ -56,7 +57,10 @@ impl Scene {
         self.any_driver || driver == names::DRIVER
     }
 
-    fn place_devices(&mut self, slices: &[ResourceSlice]) -> anyhow::Result<()> {
+    fn place_devices<'a>(
+        &mut self,
+        slices: impl Iterator<Item = &'a ResourceSlice>,
+    ) -> anyhow::Result<()> {
         let index = Slices::new(slices, |driver| self.takes_part(driver));
         for (name, view) in &self.nodes {
             let pools = index.of_node(name, |selector| node_selector_matches(selector, view));
@@ -106,37 +110,30 @@ impl Scene {
     }
 }
 
-/// `status.allocation`.
-pub fn allocation_of(claim: &ResourceClaim) -> Option<&AllocationResult> {
-    claim.status.as_ref()?.allocation.as_ref()
-}
-
-fn all_slices(
+/// A captured machine is no node that has slices of our driver in the files already.
+fn pools_differ(
     objects: &Objects,
     machines: &BTreeMap<String, Vec<ResourceSlice>>,
-) -> anyhow::Result<Vec<ResourceSlice>> {
+) -> anyhow::Result<()> {
     let ours = objects.slices.iter().filter(|slice| slice.spec.driver == names::DRIVER);
-    for pool in ours.map(|slice| &slice.spec.pool.name) {
-        if machines.contains_key(pool) {
-            bail!(
-                "--host: {pool:?} has ResourceSlices of {} in the files already: expected a name \
-                 of its own; --host NAME=FILE gives another",
-                names::DRIVER
-            );
-        }
+    let mut pools = ours.map(|slice| &slice.spec.pool.name);
+    match pools.find(|pool| machines.contains_key(*pool)) {
+        Some(pool) => bail!(
+            "--host: {pool:?} has ResourceSlices of {} in the files already: expected a name of \
+             its own; --host NAME=FILE gives another",
+            names::DRIVER
+        ),
+        None => Ok(()),
     }
-    let mut slices = objects.slices.clone();
-    slices.extend(machines.values().flatten().cloned());
-    Ok(slices)
 }
 
-/// Node objects, captured machines, and names that slices mention; of the last two only the name is known.
+/// Node objects, captured machines, and names that slices mention; of the last two only the name is
+/// known.
 fn nodes(
     objects: &Objects,
     machines: &BTreeMap<String, Vec<ResourceSlice>>,
-    slices: &[ResourceSlice],
 ) -> BTreeMap<String, NodeView> {
-    let of_slices = slices.iter().filter_map(|slice| slice.spec.node_name.as_ref());
+    let of_slices = objects.slices.iter().filter_map(|slice| slice.spec.node_name.as_ref());
     let named = machines.keys().chain(of_slices);
     let mut nodes: BTreeMap<String, NodeView> =
         named.map(|name| (name.clone(), NodeView::named(name))).collect();

@@ -121,6 +121,9 @@ fn rows(rows: &[Row], paint: Paint) -> String {
     let widest = rows.iter().flat_map(|row| &row.devices).map(|name| name.chars().count()).max();
     let (lead_width, name) = (lead + 4, widest.unwrap_or_default());
     let per_line = (WIDTH.saturating_sub(lead_width) / (name + 2)).max(1);
+    if rows.is_empty() {
+        return "  no devices\n".to_owned();
+    }
     let mut out = String::new();
     for row in rows {
         let toned = paint.tone(row.tone, &row.lead);

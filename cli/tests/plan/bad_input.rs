@@ -135,6 +135,21 @@ fn a_broken_class_is_named_with_its_file() {
 }
 
 #[test]
+fn a_device_class_with_a_wrong_configuration_is_not_ignored() {
+    let class = "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\n\
+        metadata: {name: broken}\nspec: {config: [{opaque: {driver: lanemate.dev, parameters: \
+        {apiVersion: lanemate.dev/v1alpha1, kind: Environment, ncl: true}}}]}\n";
+    check_claim(
+        &(claim("bad", "broken", 1) + class),
+        &[
+            "class \"broken\": spec.config[0].opaque.parameters",
+            "unknown field `ncl`",
+            "document 3 (line 11)",
+        ],
+    );
+}
+
+#[test]
 fn two_machines_with_one_name() {
     let scene = Scene::of("dgx-h100", &[]).host("dgx-h100");
     check_all(scene, &["metadata.name", "expected a name of its own", "\"dgx-h100\""]);
@@ -150,7 +165,7 @@ fn files_that_cannot_be_read() {
     check_all(Scene::new().args(&["-f", "/nonexistent"]), &["/nonexistent", "No such file"]);
     check_all(
         Scene::new().file("t.yaml", "kind: Pod\nmetadata: {name: [\n"),
-        &["t.yaml: document 1", "line"],
+        &["t.yaml: line 2 \"metadata: {name: [\": "],
     );
     check_all(
         Scene::new().file("t.yaml", "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\n"),
@@ -172,6 +187,9 @@ fn wrong_usage_is_status_2() {
         &["plan", "-f", "x", "--repeat", "0"],
         &["plan", "-f", "x", "--now", "yesterday"],
         &["plan", "-f", "x", "--override", "o.xml"],
+        &["plan", "-f", "x", "-n", "My Space"],
+        &["plan", "-f", "x", "--host", ""],
+        &["plan", "-f", "x", "--host", "n1="],
     ] {
         assert_eq!(lanemate(args).status.code(), Some(2), "{args:?}");
     }

@@ -129,3 +129,24 @@ fn explaining_marks_the_chosen_node_and_ranks_the_others() {
     assert_eq!(nodes[0]["rank"]["gpusLeft"], 6);
     assert!(text(&nodes[1], "/reason").contains("needs 2 devices"));
 }
+
+#[test]
+fn a_claim_without_requests_gets_no_devices_and_says_so() {
+    let empty =
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {}\n";
+    let answer = Scene::of("dgx-h100", &[empty.to_owned()]).run();
+    assert_eq!(answer.stdout, "default/c on dgx-h100\n  no devices\n\n1 claim placed\n");
+}
+
+#[test]
+fn the_explanation_keeps_to_80_columns_with_long_names_too() {
+    let scene = Scene::new()
+        .host_as("ip-10-0-100-200.eu-west-1.compute.internal", "dgx-h100")
+        .host_as("ip-10-0-100-201.eu-west-1.compute.internal", "l40s-4to1")
+        .file("class.yaml", &crate::scene::pair_class())
+        .file("claims.yaml", &claim("c", "gpu-rdma-pair", 2));
+    let answer = scene.args(&["--explain"]).run();
+    assert!(answer.stdout.lines().all(|line| line.chars().count() <= 80), "{}", answer.stdout);
+    let expect = "  > ip-10-0-100-200.eu-west-1.compute.internal\n                            PXB";
+    assert!(answer.stdout.contains(expect), "{}", answer.stdout);
+}

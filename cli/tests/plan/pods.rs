@@ -38,6 +38,47 @@ fn pods_of_higher_priority_come_first() {
 }
 
 #[test]
+fn a_priority_class_gives_its_priority() {
+    let one = "{name: c, resourceClaimTemplateName: pair}";
+    let class = "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\n\
+                 metadata: {name: high}\nvalue: 1000\n";
+    let pods = [
+        pod("a", "priority: 5,", one),
+        pod("b", "priorityClassName: high,", one),
+        pod("c", "priorityClassName: other,", one),
+    ];
+    let claims = [TEMPLATE.to_owned(), class.to_owned(), pods.concat()];
+    let answer = Scene::of("dgx-h100", &claims).args(&["-o", "json"]).run();
+    let warning = "warning: pod default/c: spec.priorityClassName: PriorityClass \"other\"";
+    assert!(answer.stderr.starts_with(warning), "{}", answer.stderr);
+    let placed: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+    let placed: Vec<&str> = list(&placed, "/allocations").iter().map(|a| text(a, "/pod")).collect();
+    assert_eq!(placed, ["default/b", "default/a", "default/c"]);
+}
+
+#[test]
+fn a_pod_that_names_what_is_not_there_is_named_with_its_file() {
+    let claims = [
+        claim("good", "gpu-rdma-pair", 1),
+        pod("p", "", "{name: a, resourceClaimName: nope}, {name: b, resourceClaimTemplateName: t}"),
+        pod("q", "", "{name: c}"),
+    ];
+    let answer = Scene::of("dgx-h100", &claims).json(1);
+    let reasons: Vec<&str> =
+        list(&answer, "/refused").iter().map(|refused| text(refused, "/reason")).collect();
+    assert_eq!(
+        reasons,
+        [
+            "claims.yaml: document 2 (line 6): claim default/nope is not among the objects",
+            "claims.yaml: document 2 (line 6): claim template default/t is not among the objects",
+            "claims.yaml: document 3 (line 11): claim c of pod default/q: expected exactly one of \
+             resourceClaimName and resourceClaimTemplateName",
+        ]
+    );
+    assert_eq!(text(&answer, "/allocations/0/claim"), "default/good");
+}
+
+#[test]
 fn the_claims_of_a_pod_stand_or_fall_together() {
     let both = "{name: a, resourceClaimName: a}, {name: b, resourceClaimName: b}";
     let claims = [

@@ -8,12 +8,13 @@ use k8s_openapi::api::resource::v1::{
     DeviceAllocationConfiguration, DeviceAllocationResult, DeviceRequestAllocationResult,
     ResourceClaim,
 };
+use lanemate_api::names::POD_CLAIM_NAME_ANNOTATION;
+use lanemate_api::validation::format::{
+    is_dns_label, is_dns_subdomain, is_hyphenated, is_pool_name,
+};
 use lanemate_api::{AllocatedUnit, Environment, OpaqueConfig, names};
 
 use super::MAX_RESULTS;
-
-/// kube-controller-manager writes on a claim made from a template by which name the pod knows it.
-const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 
 /// An allocated claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +75,7 @@ pub enum AllocatedClaimError {
     #[error("claim {0} is not allocated: status.allocation is missing")]
     NotAllocated(String),
     /// A field that must be set is not.
-    #[error("claim {claim}: {field} is missing")]
+    #[error("claim {claim}: {field} is missing: expected what the API server gives")]
     Missing {
         /// `namespace/name`, as far as known.
         claim: String,
@@ -134,7 +135,8 @@ impl AllocatedClaim {
         let named = |field: &str, value: &str| subdomain(&shown, field, value);
         let uid = metadata.uid.as_deref().ok_or_else(|| missing("metadata.uid"))?;
         let name = metadata.name.as_deref().ok_or_else(|| missing("metadata.name"))?;
-        let pod_claim_name = metadata.annotations.as_ref().and_then(|all| all.get(POD_CLAIM_NAME));
+        let pod_claim_name =
+            metadata.annotations.as_ref().and_then(|all| all.get(POD_CLAIM_NAME_ANNOTATION));
         let (environment, units) = configs(&shown, &devices)?;
         Ok(Self {
             namespace: named(
@@ -187,7 +189,7 @@ impl FromStr for ClaimUid {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         // A UID is 36 bytes; 64 leave room for other makers and stay far below a file name's 255.
-        let fits = is_name(text, 64, |byte| byte.is_ascii_alphanumeric());
+        let fits = text.len() <= 64 && is_hyphenated(text, |byte| byte.is_ascii_alphanumeric());
         fits.then(|| Self(text.to_owned())).ok_or(())
     }
 }
@@ -221,7 +223,7 @@ impl FromStr for RequestName {
             Some((request, subrequest)) => (request, Some(subrequest)),
             None => (text, None),
         };
-        let fit = is_label(request) && subrequest.is_none_or(is_label);
+        let fit = is_dns_label(request) && subrequest.is_none_or(is_dns_label);
         let subrequest = subrequest.map(str::to_owned);
         fit.then(|| Self { request: request.to_owned(), subrequest }).ok_or(())
     }
@@ -266,10 +268,10 @@ fn one_result(
     let request = result.request.parse().map_err(|()| {
         bad("request", &result.request, "a DNS label, or two with a slash between them")
     })?;
-    if !is_label(&result.device) {
+    if !is_dns_label(&result.device) {
         return Err(bad("device", &result.device, "a DNS label"));
     }
-    if !result.pool.split('/').all(is_subdomain) {
+    if !is_pool_name(&result.pool) {
         return Err(bad(
             "pool",
             &result.pool,
@@ -329,7 +331,7 @@ fn applies(requests: &[String], request: &RequestName) -> bool {
 }
 
 fn subdomain(claim: &str, field: &str, value: &str) -> Result<String, AllocatedClaimError> {
-    if is_subdomain(value) {
+    if is_dns_subdomain(value) {
         return Ok(value.to_owned());
     }
     Err(AllocatedClaimError::BadName {
@@ -342,12 +344,12 @@ fn subdomain(claim: &str, field: &str, value: &str) -> Result<String, AllocatedC
 
 /// The name that a pod has for a claim.
 fn label(claim: &str, value: &str) -> Result<String, AllocatedClaimError> {
-    if is_label(value) {
+    if is_dns_label(value) {
         return Ok(value.to_owned());
     }
     Err(AllocatedClaimError::BadName {
         claim: claim.to_owned(),
-        field: format!("metadata.annotations[{POD_CLAIM_NAME}]"),
+        field: format!("metadata.annotations[{POD_CLAIM_NAME_ANNOTATION}]"),
         value: value.to_owned(),
         expected: "a DNS label",
     })
@@ -360,27 +362,6 @@ fn bad_uid(claim: &str, value: &str) -> AllocatedClaimError {
         value: value.to_owned(),
         expected: "at most 64 letters, digits and dashes",
     }
-}
-
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(|label| is_name(label, 253, is_label_end))
-}
-
-fn is_label(text: &str) -> bool {
-    is_name(text, 63, is_label_end)
-}
-
-fn is_label_end(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-/// 1 to `limit` bytes that satisfy `end`, or dashes except at the ends.
-fn is_name(text: &str, limit: usize, end: impl Fn(u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
-        return false;
-    };
-    bytes.len() <= limit && end(*first) && end(*last) && bytes.iter().all(|b| end(*b) || *b == b'-')
 }
 
 #[cfg(test)]

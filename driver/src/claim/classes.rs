@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1 as resource;
-use lanemate_api::{Across, Member, ResourceClass, Within};
+use lanemate_api::validation::device_class::validate_device_class;
+use lanemate_api::{Across, Member, ResourceClass, ValidationError, Within};
 
 use super::filter::{Compiled, Filter, Step};
 use crate::selector::CompileError;
@@ -75,8 +76,8 @@ pub enum ClassError {
         /// What is wrong.
         source: Box<CompileError>,
     },
-    /// The specification of a ResourceClass is invalid.
-    #[error("ResourceClass {class:?}: {message}")]
+    /// The specification of the class is invalid.
+    #[error("class {class:?}: {message}")]
     Invalid {
         /// The class.
         class: String,
@@ -141,6 +142,7 @@ impl Classes {
 
     fn device_class(&mut self, name: &str) -> Result<Class, ClassError> {
         let class = self.devices.get(name).ok_or_else(|| ClassError::Missing(name.to_owned()))?;
+        validate_device_class(class).map_err(|errors| invalid(name, &errors))?;
         let spec = class.spec.clone().unwrap_or_default();
         let selectors = spec.selectors.unwrap_or_default();
         let steps = self.class_steps(name, "spec.selectors", &selectors)?;
@@ -157,10 +159,7 @@ impl Classes {
         {
             return Err(ClassError::NameTaken(name.to_owned()));
         }
-        class.validate().map_err(|errors| ClassError::Invalid {
-            class: name.to_owned(),
-            message: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
-        })?;
+        class.validate().map_err(|errors| invalid(name, &errors))?;
         let mut config = Vec::new();
         let mut members = Vec::new();
         for (index, member) in class.spec.members.iter().enumerate() {
@@ -222,6 +221,11 @@ impl Classes {
         });
         compiled.collect()
     }
+}
+
+fn invalid(class: &str, errors: &[ValidationError]) -> ClassError {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    ClassError::Invalid { class: class.to_owned(), message: errors.join("; ") }
 }
 
 /// The controller compiles each ResourceClass to a DeviceClass of the same name that it owns.

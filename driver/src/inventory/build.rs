@@ -1,6 +1,6 @@
 //! From facts and places to what a node offers.
 
-use lanemate_api::validation::is_dns_subdomain;
+use lanemate_api::validation::format::is_dns_subdomain;
 
 use super::uplink::Uplinks;
 use super::{

@@ -1,20 +1,15 @@
 //! The API's limits on one device: a value that breaks one is dropped, so that the slice is not lost.
 
-use lanemate_api::validation::is_dns_subdomain;
+use lanemate_api::validation::format::{is_attribute_name, is_semantic_version};
+use lanemate_api::validation::slice::{self, MAX_VALUES};
 
 use super::OfferedDevice;
 use crate::attribute::AttributeValue;
 
-/// Attributes and capacities of one device.
-pub const MAX_VALUES: usize = 32;
 /// Bytes of a string or version.
-pub const MAX_STRING: usize = 64;
-/// Bytes of the domain of a name.
-pub const MAX_DOMAIN: usize = 63;
-/// Bytes of the identifier of a name.
-pub const MAX_IDENTIFIER: usize = 32;
-/// Taints of one device: the API's 16 less the allocator's own.
-pub const MAX_TAINTS: usize = 15;
+pub const MAX_STRING: usize = slice::MAX_TEXT_BYTES;
+/// Taints of one device, less the allocator's own.
+pub const MAX_TAINTS: usize = slice::MAX_TAINTS - 1;
 
 /// Drops what the API server would refuse, and says what it was.
 pub fn enforce(device: &mut OfferedDevice) -> Vec<String> {
@@ -45,23 +40,13 @@ pub fn enforce(device: &mut OfferedDevice) -> Vec<String> {
 
 /// What is wrong with the name of an attribute or capacity.
 fn name_error(name: &str) -> Option<String> {
-    let (domain, identifier) = match name.split_once('/') {
-        Some((domain, identifier)) => (Some(domain), identifier),
-        None => (None, name),
-    };
-    if domain.is_some_and(|domain| domain.len() > MAX_DOMAIN || !is_dns_subdomain(domain)) {
-        return Some(format!("expected a DNS subdomain of at most {MAX_DOMAIN} bytes"));
-    }
-    let mut characters = identifier.chars();
-    let starts = characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
-    let goes_on = characters.all(|c| c.is_ascii_alphanumeric() || c == '_');
-    (!starts || !goes_on || identifier.len() > MAX_IDENTIFIER)
-        .then(|| format!("expected a C identifier of at most {MAX_IDENTIFIER} bytes"))
+    let expected = "expected a C identifier of at most 32 bytes, with at most a domain before it";
+    (!is_attribute_name(name)).then(|| expected.to_owned())
 }
 
 fn value_error(value: &AttributeValue) -> Option<String> {
     let long = |text: &String| text.len() > MAX_STRING || text.chars().any(char::is_control);
-    let not_a_version = |text: &String| long(text) || semver::Version::parse(text).is_err();
+    let not_a_version = |text: &String| long(text) || !is_semantic_version(text);
     let (wrong, what) = match value {
         AttributeValue::String(text) => (long(text), "text"),
         AttributeValue::Strings(texts) => (texts.iter().any(long), "text"),

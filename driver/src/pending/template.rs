@@ -4,11 +4,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::ClaimRef;
+use lanemate_api::names::POD_CLAIM_NAME_ANNOTATION;
 
-/// Annotation that kube-controller-manager puts on such a claim: the name of the claim within the
-/// pod.
-const POD_CLAIM_NAME_ANNOTATION: &str = "resource.kubernetes.io/pod-claim-name";
+use super::ClaimRef;
 
 /// What `status.resourceClaimStatuses` says of a claim: nothing, that none was necessary, or its
 /// name.

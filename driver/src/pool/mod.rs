@@ -85,9 +85,12 @@ pub enum PoolError {
 
 impl<'a> Slices<'a> {
     /// Indexes the slices whose driver takes part.
-    pub fn new(slices: &'a [ResourceSlice], takes_part: impl Fn(&str) -> bool) -> Self {
+    pub fn new(
+        slices: impl IntoIterator<Item = &'a ResourceSlice>,
+        takes_part: impl Fn(&str) -> bool,
+    ) -> Self {
         let mut index = Self::default();
-        for slice in slices.iter().filter(|slice| takes_part(&slice.spec.driver)) {
+        for slice in slices.into_iter().filter(|slice| takes_part(&slice.spec.driver)) {
             let spec = &slice.spec;
             match &spec.node_name {
                 Some(node) => index.by_node.entry(node).or_default().push(slice),

@@ -5,10 +5,7 @@
 //! expressions and of opaque parameters. Two rules are stricter than the API: a `count` of 0 is
 //! refused, where the API server would make it 1, and the key of an `Equal` toleration is required.
 
-mod format;
-
 use std::collections::BTreeSet;
-use std::fmt;
 
 use k8s_openapi::api::resource::v1::{
     CapacityRequirements, DeviceClaimConfiguration, DeviceConstraint, DeviceDerivedAttribute,
@@ -17,76 +14,47 @@ use k8s_openapi::api::resource::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use self::format::{
-    is_attribute_name, is_dns_label, is_dns_subdomain, is_driver_name, is_full_attribute_name,
-    is_label_name, is_label_value,
+use super::format::{
+    is_attribute_name, is_dns_subdomain, is_full_attribute_name, is_label_name, is_label_value,
 };
+use super::{Findings, MAX_CONFIGS, ValidationError, entry};
 
 /// Requests of a claim.
-pub const REQUESTS_MAX: usize = 32;
+pub const MAX_REQUESTS: usize = 32;
 /// Alternatives of a `firstAvailable` request.
-pub const FIRST_AVAILABLE_MAX: usize = 8;
-/// Selectors of a request.
-pub const SELECTORS_MAX: usize = 32;
+pub const MAX_ALTERNATIVES: usize = 8;
 /// Tolerations of a request.
-pub const TOLERATIONS_MAX: usize = 16;
+pub const MAX_TOLERATIONS: usize = 16;
 /// Capacities that a request names.
-pub const CAPACITIES_MAX: usize = 32;
+pub const MAX_CAPACITIES: usize = 32;
 /// Constraints of a claim.
-pub const CONSTRAINTS_MAX: usize = 32;
-/// Configurations of a claim.
-pub const CONFIGS_MAX: usize = 32;
+pub const MAX_CONSTRAINTS: usize = 32;
 /// Requests that one constraint or configuration names.
-pub const REQUEST_REFS_MAX: usize = 32;
-/// Bytes of a CEL expression.
-pub const CEL_BYTES_MAX: usize = 10 * 1024;
-/// Bytes of opaque parameters, as compact JSON.
-pub const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
-
-/// One thing that is wrong with an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// Path of the field, such as `spec.devices.requests[0].exactly.count`.
-    pub path: String,
-    /// What was expected and what was found.
-    pub message: String,
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
-    }
-}
-
-/// All that is wrong with a claim, in the order of its fields; empty if nothing is. The status is
-/// not looked at.
-pub fn validate_claim(claim: &ResourceClaim) -> Vec<FieldError> {
-    let mut check = Check::default();
-    check.identity(&claim.metadata);
+pub const MAX_REQUEST_REFS: usize = 32;
+/// All that is wrong with a claim, in the order of its fields. The status is not looked at.
+pub fn validate_claim(claim: &ResourceClaim) -> Result<(), Vec<ValidationError>> {
+    let mut findings = Findings::default();
+    findings.identity(&claim.metadata);
     if let Some(spec) = &claim.spec {
-        check.spec("spec", spec);
+        findings.spec("spec", spec);
     }
-    check.errors
+    findings.finish()
 }
 
-/// All that is wrong with a claim template, in the order of its fields; empty if nothing is.
-pub fn validate_claim_template(template: &ResourceClaimTemplate) -> Vec<FieldError> {
-    let mut check = Check::default();
-    check.identity(&template.metadata);
-    let Some(spec) = &template.spec else { return check.errors };
+/// All that is wrong with a claim template, in the order of its fields.
+pub fn validate_claim_template(
+    template: &ResourceClaimTemplate,
+) -> Result<(), Vec<ValidationError>> {
+    let mut findings = Findings::default();
+    findings.identity(&template.metadata);
+    let Some(spec) = &template.spec else { return findings.finish() };
     if let Some(metadata) = &spec.metadata {
-        check.template_metadata("spec.metadata", metadata);
+        findings.template_metadata("spec.metadata", metadata);
     }
     if let Some(spec) = &spec.spec {
-        check.spec("spec.spec", spec);
+        findings.spec("spec.spec", spec);
     }
-    check.errors
-}
-
-/// Collects errors.
-#[derive(Default)]
-struct Check {
-    errors: Vec<FieldError>,
+    findings.finish()
 }
 
 /// The parts that plain requests and alternatives have in common.
@@ -113,40 +81,19 @@ macro_rules! wanted {
     };
 }
 
-impl Check {
-    fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.errors.push(FieldError { path: path.into(), message: message.into() });
-    }
-
-    /// Refuses an absent or malformed text.
-    fn text(&mut self, path: String, text: &str, is: fn(&str) -> bool, expected: &str) {
-        if text.is_empty() {
-            self.refuse(path, format!("required: {expected}"));
-        } else if !is(text) {
-            self.refuse(path, format!("expected {expected}, found {text:?}"));
-        }
-    }
-
-    /// Refuses a list that is too long, and hands out the part to look at.
-    fn limited<'a, T>(&mut self, path: &str, list: &'a [T], max: usize) -> &'a [T] {
-        if list.len() > max {
-            self.refuse(path, format!("expected at most {max} entries, found {}", list.len()));
-        }
-        list.get(..max).unwrap_or(list)
-    }
-
+impl Findings {
     fn identity(&mut self, metadata: &ObjectMeta) {
         let name = metadata.name.as_deref().unwrap_or_default();
-        self.text("metadata.name".to_owned(), name, is_dns_subdomain, "a DNS subdomain");
+        self.subdomain("metadata.name".to_owned(), name);
         if let Some(namespace) = &metadata.namespace {
-            self.text("metadata.namespace".to_owned(), namespace, is_dns_label, "a DNS label");
+            self.label("metadata.namespace".to_owned(), namespace);
         }
     }
 
     fn template_metadata(&mut self, path: &str, metadata: &ObjectMeta) {
         let ObjectMeta { labels, annotations, .. } = metadata.clone();
         if *metadata != (ObjectMeta { labels, annotations, ..ObjectMeta::default() }) {
-            self.refuse(path, "expected labels and annotations only");
+            self.add(path, "expected labels and annotations only");
         }
     }
 
@@ -157,7 +104,7 @@ impl Check {
         let configs = devices.config.as_deref().unwrap_or_default();
 
         let list = format!("{path}.devices.requests");
-        let requests = self.limited(&list, requests, REQUESTS_MAX);
+        let requests = self.limited(&list, requests, MAX_REQUESTS);
         let names = requests.iter().map(|request| request.name.as_str());
         self.unique(&list, "name", names);
         for (index, request) in requests.iter().enumerate() {
@@ -167,27 +114,18 @@ impl Check {
         let derived = derived_names(requests);
         let list = format!("{path}.devices.constraints");
         for (index, constraint) in
-            self.limited(&list, constraints, CONSTRAINTS_MAX).iter().enumerate()
+            self.limited(&list, constraints, MAX_CONSTRAINTS).iter().enumerate()
         {
             self.constraint(&format!("{list}[{index}]"), constraint, &known, &derived);
         }
         let list = format!("{path}.devices.config");
-        for (index, config) in self.limited(&list, configs, CONFIGS_MAX).iter().enumerate() {
+        for (index, config) in self.limited(&list, configs, MAX_CONFIGS).iter().enumerate() {
             self.config(&format!("{list}[{index}]"), config, &known);
         }
     }
 
-    fn unique<'a>(&mut self, list: &str, field: &str, names: impl Iterator<Item = &'a str>) {
-        let mut seen = BTreeSet::new();
-        for (index, name) in names.enumerate() {
-            if !name.is_empty() && !seen.insert(name) {
-                self.refuse(format!("{list}[{index}].{field}"), format!("duplicate {name:?}"));
-            }
-        }
-    }
-
     fn request(&mut self, path: &str, request: &DeviceRequest) {
-        self.text(format!("{path}.name"), &request.name, is_dns_label, "a DNS label");
+        self.label(format!("{path}.name"), &request.name);
         match (&request.exactly, &request.first_available) {
             (Some(exactly), None) => self.wanted(&format!("{path}.exactly"), &wanted!(exactly)),
             // The API server takes an empty list for an absent one.
@@ -196,19 +134,19 @@ impl Check {
             }
             (None, Some(list)) if !list.is_empty() => {
                 let path = format!("{path}.firstAvailable");
-                let list = self.limited(&path, list, FIRST_AVAILABLE_MAX);
+                let list = self.limited(&path, list, MAX_ALTERNATIVES);
                 self.unique(&path, "name", list.iter().map(|request| request.name.as_str()));
                 for (index, request) in list.iter().enumerate() {
                     let path = format!("{path}[{index}]");
-                    self.text(format!("{path}.name"), &request.name, is_dns_label, "a DNS label");
+                    self.label(format!("{path}.name"), &request.name);
                     self.wanted(&path, &wanted!(request));
                 }
             }
             (Some(_), Some(_)) => {
-                self.refuse(path, "expected one of exactly and firstAvailable, found both");
+                self.add(path, "expected one of exactly and firstAvailable, found both");
             }
             (None, _) => {
-                self.refuse(path, "expected one of exactly and firstAvailable, found neither");
+                self.add(path, "expected one of exactly and firstAvailable, found neither");
             }
         }
     }
@@ -217,16 +155,11 @@ impl Check {
         let class = wanted.device_class_name;
         let expected = "the name of a DeviceClass or ResourceClass";
         self.text(format!("{path}.deviceClassName"), class, is_dns_subdomain, expected);
-        let list = format!("{path}.selectors");
-        for (index, selector) in
-            self.limited(&list, wanted.selectors, SELECTORS_MAX).iter().enumerate()
-        {
-            self.selector(&format!("{list}[{index}]"), selector);
-        }
+        self.selectors(&format!("{path}.selectors"), wanted.selectors);
         self.amount(path, wanted.allocation_mode.unwrap_or_default(), wanted.count);
         let list = format!("{path}.tolerations");
         for (index, toleration) in
-            self.limited(&list, wanted.tolerations, TOLERATIONS_MAX).iter().enumerate()
+            self.limited(&list, wanted.tolerations, MAX_TOLERATIONS).iter().enumerate()
         {
             self.toleration(&format!("{list}[{index}]"), toleration);
         }
@@ -238,28 +171,17 @@ impl Check {
     fn amount(&mut self, path: &str, mode: &str, count: Option<i64>) {
         match (mode, count) {
             ("" | "ExactCount", Some(count)) if count < 1 => {
-                self.refuse(format!("{path}.count"), format!("expected at least 1, found {count}"));
+                self.add(format!("{path}.count"), format!("expected at least 1, found {count}"));
             }
             ("All", Some(count)) if count != 0 => {
                 let message = format!("expected no count with allocationMode All, found {count}");
-                self.refuse(format!("{path}.count"), message);
+                self.add(format!("{path}.count"), message);
             }
             ("" | "ExactCount" | "All", _) => {}
             (other, _) => {
                 let message = format!("expected ExactCount or All, found {other:?}");
-                self.refuse(format!("{path}.allocationMode"), message);
+                self.add(format!("{path}.allocationMode"), message);
             }
-        }
-    }
-
-    fn selector(&mut self, path: &str, selector: &DeviceSelector) {
-        let expression = selector.cel.as_ref().map_or("", |cel| cel.expression.as_str());
-        let path = format!("{path}.cel.expression");
-        if expression.is_empty() {
-            self.refuse(path, "required: a CEL expression");
-        } else if expression.len() > CEL_BYTES_MAX {
-            let found = expression.len();
-            self.refuse(path, format!("expected at most {CEL_BYTES_MAX} bytes, found {found}"));
         }
     }
 
@@ -268,44 +190,41 @@ impl Check {
         let (key, value) = (given(&toleration.key), given(&toleration.value));
         if !key.is_empty() && !is_label_name(&key) {
             let message = format!("expected a label name, found {key:?}");
-            self.refuse(format!("{path}.key"), message);
+            self.add(format!("{path}.key"), message);
         }
         match toleration.operator.as_deref().unwrap_or_default() {
             "" | "Equal" => {
                 if key.is_empty() {
-                    self.refuse(format!("{path}.key"), "required with operator Equal");
+                    self.add(format!("{path}.key"), "required with operator Equal");
                 }
                 if !is_label_value(&value) {
                     let message = format!("expected a label value, found {value:?}");
-                    self.refuse(format!("{path}.value"), message);
+                    self.add(format!("{path}.value"), message);
                 }
             }
             "Exists" if value.is_empty() => {}
             "Exists" => {
                 let message = format!("expected no value with operator Exists, found {value:?}");
-                self.refuse(format!("{path}.value"), message);
+                self.add(format!("{path}.value"), message);
             }
             other => {
                 let message = format!("expected Exists or Equal, found {other:?}");
-                self.refuse(format!("{path}.operator"), message);
+                self.add(format!("{path}.operator"), message);
             }
         }
         let effect = given(&toleration.effect);
         if !matches!(effect.as_str(), "" | "NoSchedule" | "NoExecute") {
             let message = format!("expected NoSchedule or NoExecute, found {effect:?}");
-            self.refuse(format!("{path}.effect"), message);
+            self.add(format!("{path}.effect"), message);
         }
     }
 
     fn capacities<'a>(&mut self, path: &str, names: impl ExactSizeIterator<Item = &'a String>) {
-        if names.len() > CAPACITIES_MAX {
-            let found = names.len();
-            self.refuse(path, format!("expected at most {CAPACITIES_MAX} entries, found {found}"));
-        }
-        for name in names.take(CAPACITIES_MAX) {
+        self.at_most(path, names.len(), MAX_CAPACITIES);
+        for name in names.take(MAX_CAPACITIES) {
             if !is_attribute_name(name) {
                 let message = "expected a name such as memory or example.com/memory";
-                self.refuse(format!("{path}[{name:?}]"), message);
+                self.add(entry(path, name), message);
             }
         }
     }
@@ -324,11 +243,11 @@ impl Check {
             (None, Some(name)) => ("distinctAttribute", name),
             (Some(_), Some(_)) => {
                 let message = "expected one of matchAttribute and distinctAttribute, found both";
-                return self.refuse(path, message);
+                return self.add(path, message);
             }
             (None, None) => {
                 let message = "expected one of matchAttribute and distinctAttribute, found neither";
-                return self.refuse(path, message);
+                return self.add(path, message);
             }
         };
         if !derived.contains(name.as_str()) {
@@ -339,32 +258,19 @@ impl Check {
 
     fn config(&mut self, path: &str, config: &DeviceClaimConfiguration, known: &BTreeSet<String>) {
         self.request_refs(path, config.requests.as_deref().unwrap_or_default(), known);
-        let path = format!("{path}.opaque");
-        let Some(opaque) = &config.opaque else {
-            return self.refuse(path, "required: a driver and its parameters");
-        };
-        self.text(format!("{path}.driver"), &opaque.driver, is_driver_name, "a DRA driver name");
-        let path = format!("{path}.parameters");
-        let parameters = &opaque.parameters.0;
-        let bytes = parameters.to_string().len();
-        if !parameters.is_object() {
-            self.refuse(path, "expected an object");
-        } else if bytes > PARAMETERS_BYTES_MAX {
-            let message = format!("expected at most {PARAMETERS_BYTES_MAX} bytes, found {bytes}");
-            self.refuse(path, message);
-        }
+        self.opaque(&format!("{path}.opaque"), config.opaque.as_ref());
     }
 
     /// Checks the `requests` of a constraint or a configuration; an empty list stands for all.
     fn request_refs(&mut self, path: &str, refs: &[String], known: &BTreeSet<String>) {
         let path = format!("{path}.requests");
         let mut seen = BTreeSet::new();
-        for (index, name) in self.limited(&path, refs, REQUEST_REFS_MAX).iter().enumerate() {
+        for (index, name) in self.limited(&path, refs, MAX_REQUEST_REFS).iter().enumerate() {
             let path = format!("{path}[{index}]");
             if !known.contains(name) {
-                self.refuse(path, format!("expected a request of this claim, found {name:?}"));
+                self.add(path, format!("expected a request of this claim, found {name:?}"));
             } else if !seen.insert(name) {
-                self.refuse(path, format!("duplicate {name:?}"));
+                self.add(path, format!("duplicate {name:?}"));
             }
         }
     }

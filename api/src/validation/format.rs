@@ -1,22 +1,28 @@
-//! The formats of names and values in claims, as the API server checks them.
+//! The forms of names and values, as the API server checks them.
 
-/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 bytes.
-pub(super) fn is_dns_label(text: &str) -> bool {
+/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 bytes (RFC 1123).
+pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_dns_part(text)
 }
 
-/// DNS labels joined by dots, at most 253 bytes.
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
+/// Words like DNS labels joined by dots, at most 253 bytes: Kubernetes bounds the whole, not each
+/// word.
+pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_part)
 }
 
 /// A DRA driver name: a DNS subdomain of at most 63 bytes.
-pub(super) fn is_driver_name(text: &str) -> bool {
+pub fn is_driver_name(text: &str) -> bool {
     text.len() <= 63 && is_dns_subdomain(text)
 }
 
+/// A pool name: DNS subdomains with slashes between them, at most 253 bytes.
+pub fn is_pool_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('/').all(is_dns_subdomain)
+}
+
 /// `name` or `prefix/name`, where the prefix is a DNS subdomain.
-pub(super) fn is_label_name(text: &str) -> bool {
+pub fn is_label_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_label_part(name),
         None => is_label_part(text),
@@ -24,19 +30,24 @@ pub(super) fn is_label_name(text: &str) -> bool {
 }
 
 /// Empty, or the second half of a label name.
-pub(super) fn is_label_value(text: &str) -> bool {
+pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_label_part(text)
 }
 
 /// `domain/identifier`: a domain of at most 63 bytes, an identifier of at most 32.
-pub(super) fn is_full_attribute_name(text: &str) -> bool {
+pub fn is_full_attribute_name(text: &str) -> bool {
     text.split_once('/')
         .is_some_and(|(domain, identifier)| is_driver_name(domain) && is_identifier(identifier))
 }
 
 /// `identifier` or `domain/identifier`.
-pub(super) fn is_attribute_name(text: &str) -> bool {
+pub fn is_attribute_name(text: &str) -> bool {
     is_identifier(text) || is_full_attribute_name(text)
+}
+
+/// `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]` (semver.org 2.0.0).
+pub fn is_semantic_version(text: &str) -> bool {
+    semver::Version::parse(text).is_ok()
 }
 
 /// A C identifier of at most 32 bytes.
@@ -47,9 +58,13 @@ fn is_identifier(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
 }
 
+/// One kind of byte, or hyphens except at the ends; not empty.
+pub fn is_hyphenated(text: &str, is: impl Fn(u8) -> bool) -> bool {
+    has_shape(text, &is, |b| is(b) || b == b'-')
+}
+
 fn is_dns_part(text: &str) -> bool {
-    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    has_shape(text, alphanumeric, |b| alphanumeric(b) || b == b'-')
+    is_hyphenated(text, |b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 fn is_label_part(text: &str) -> bool {

@@ -4,22 +4,30 @@ use serde_json::{Value, json};
 
 use super::*;
 
+const LABEL: &str = "a DNS label (a-z, 0-9 and inner -, at most 63)";
+const SUBDOMAIN: &str = "a DNS subdomain (a-z, 0-9, inner - and .)";
+
+fn errors_of(claim: Value) -> Vec<String> {
+    told(validate_claim(&serde_json::from_value(claim).unwrap()))
+}
+
+fn errors_of_template(template: Value) -> Vec<String> {
+    told(validate_claim_template(&serde_json::from_value(template).unwrap()))
+}
+
+fn told(result: Result<(), Vec<ValidationError>>) -> Vec<String> {
+    result.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+}
+
 /// Errors of a claim with the given `spec.devices`; a template with the same claim has the same
 /// errors one level deeper.
 fn check(devices: Value, expect: &[&str]) {
-    let claim = serde_json::from_value(json!({
-        "metadata": {"name": "c", "namespace": "ns"}, "spec": {"devices": devices.clone()}}));
-    let errors = validate_claim(&claim.unwrap());
-    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(told, expect, "{devices}");
-
-    let template = serde_json::from_value(json!({
-        "metadata": {"name": "c"}, "spec": {"spec": {"devices": devices}}}));
-    let deeper: Vec<FieldError> = errors
-        .into_iter()
-        .map(|e| FieldError { path: format!("spec.{}", e.path), message: e.message })
-        .collect();
-    assert_eq!(validate_claim_template(&template.unwrap()), deeper);
+    let metadata = json!({"name": "c", "namespace": "ns"});
+    let errors = errors_of(json!({"metadata": metadata, "spec": {"devices": devices.clone()}}));
+    assert_eq!(errors, expect, "{devices}");
+    let template = json!({"metadata": metadata, "spec": {"spec": {"devices": devices}}});
+    let deeper: Vec<String> = errors.iter().map(|error| format!("spec.{error}")).collect();
+    assert_eq!(errors_of_template(template), deeper);
 }
 
 /// Errors of a claim with one exact request, whose path is left out.
@@ -67,17 +75,14 @@ fn good_claims_have_no_errors() {
 
 #[test]
 fn names_are_checked() {
-    let claim = |metadata: Value| {
-        let claim = serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap();
-        validate_claim(&claim).iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
+    let claim = |metadata: Value| errors_of(json!({"metadata": metadata, "spec": {}}));
     assert_eq!(claim(json!({"name": "a.b"})), [""; 0]);
-    assert_eq!(claim(json!({})), ["metadata.name: required: a DNS subdomain"]);
+    assert_eq!(claim(json!({})), [format!("metadata.name: required: {SUBDOMAIN}")]);
     assert_eq!(
         claim(json!({"name": "A", "namespace": "a.b"})),
         [
-            "metadata.name: expected a DNS subdomain, found \"A\"",
-            "metadata.namespace: expected a DNS label, found \"a.b\"",
+            format!("metadata.name: expected {SUBDOMAIN}, found \"A\""),
+            format!("metadata.namespace: expected {LABEL}, found \"a.b\""),
         ]
     );
 }
@@ -85,9 +90,7 @@ fn names_are_checked() {
 #[test]
 fn a_template_gives_its_claims_labels_and_annotations_only() {
     let template = |metadata: Value| {
-        let template = json!({"metadata": {"name": "t"}, "spec": {"metadata": metadata}});
-        let errors = validate_claim_template(&serde_json::from_value(template).unwrap());
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        errors_of_template(json!({"metadata": {"name": "t"}, "spec": {"metadata": metadata}}))
     };
     assert_eq!(template(json!({"labels": {"a": "b"}, "annotations": {"c": "d"}})), [""; 0]);
     assert_eq!(template(json!({"creationTimestamp": null})), [""; 0]);
@@ -105,9 +108,9 @@ fn requests_are_named_and_counted() {
         json!({"requests": [exact("a"), exact("A"), exact(""), exact("a"), exact("")]}),
         &[
             "spec.devices.requests[3].name: duplicate \"a\"",
-            "spec.devices.requests[1].name: expected a DNS label, found \"A\"",
-            "spec.devices.requests[2].name: required: a DNS label",
-            "spec.devices.requests[4].name: required: a DNS label",
+            &format!("spec.devices.requests[1].name: expected {LABEL}, found \"A\""),
+            &format!("spec.devices.requests[2].name: required: {LABEL}"),
+            &format!("spec.devices.requests[4].name: required: {LABEL}"),
         ],
     );
 }
@@ -140,7 +143,9 @@ fn a_request_is_exact_or_has_alternatives() {
             {"name": "d", "deviceClassName": "c", "count": 0}, {"name": "e"}]}]}),
         &[
             "spec.devices.requests[0].firstAvailable[1].name: duplicate \"a\"",
-            "spec.devices.requests[0].firstAvailable[2].name: expected a DNS label, found \"B\"",
+            &format!(
+                "spec.devices.requests[0].firstAvailable[2].name: expected {LABEL}, found \"B\""
+            ),
             "spec.devices.requests[0].firstAvailable[3].count: expected at least 1, found 0",
             "spec.devices.requests[0].firstAvailable[4].deviceClassName: \
              required: the name of a DeviceClass or ResourceClass",
@@ -252,7 +257,7 @@ fn capacities_are_named_like_attributes() {
     check_exactly(capacity(vec!["memory".into(), "lanemate.dev/bandwidth".into()]), &[]);
     check_exactly(
         capacity(vec!["a-b".into()]),
-        &["capacity.requests[\"a-b\"]: expected a name such as memory or example.com/memory"],
+        &["capacity.requests.a-b: expected a name such as memory or example.com/memory"],
     );
     check_exactly(capacity((0..32).map(|i| format!("c{i}")).collect()), &[]);
     check_exactly(
