@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a fixture that does not parse fails the test")]
 
 use k8s_openapi::api::resource::v1::AllocationResult;
-use lanemate_api::validation::{is_dns_label, is_dns_subdomain};
+use lanemate_api::validation::format::{is_dns_label, is_dns_subdomain};
 use lanemate_driver::allocation::{Allocation, Cluster, DeviceId, allocations};
 use lanemate_driver::claim::{Claim, Classes};
 use lanemate_driver::inventory::Policy;
