@@ -141,7 +141,6 @@ fn standard_functions_agree_with_the_cel_crate() {
         "1 / 0 == 1 && true",
         "[1, 2][2] == 1",
         "{'a': 1}['b'] == 1",
-        "int(9223372036854775807.0) == 0",
         "dyn(1) == 1u && dyn(1) == 1.0 && !(dyn(1) == 'a')",
         "dyn('a') < 1",
     ] {

@@ -16,7 +16,9 @@ impl<'a> Table<'a> {
     pub fn entry(self, name: &QualifiedName) -> Result<Option<Value<'a>>, EvalError> {
         match self {
             Self::Attributes(map) => map.get(name).map(Value::of_attribute).transpose(),
-            Self::Capacity(map) => Ok(map.get(name).map(|quantity| Value::Quantity(*quantity))),
+            Self::Capacity(map) => {
+                Ok(map.get(name).map(|quantity| Value::Quantity((*quantity).into())))
+            }
         }
     }
 
@@ -88,6 +90,12 @@ pub(super) fn entries<'v, 'a: 'v>(
                 |domain: &'a str| (Value::text(domain), Value::Domain(*table, domain.into()));
             Some(Cow::Owned(domains.map(entry).collect()))
         }
+        Value::Device(subject) => {
+            let field = |name: &&'static str| {
+                field_of(subject, name).map(|value| (Value::text(*name), value))
+            };
+            Some(Cow::Owned(FIELDS.iter().filter_map(field).collect()))
+        }
         _ => None,
     })
 }
@@ -99,6 +107,7 @@ pub(super) fn size(value: &Value<'_>) -> Option<usize> {
         Value::Map(entries) => Some(entries.len()),
         Value::Table(table) => Some(table.domains().len()),
         Value::Domain(table, domain) => Some(table.names_in(domain).count()),
+        Value::Device(_) => Some(FIELDS.len()),
         Value::Text(text) => Some(text.chars().count()),
         Value::Bytes(bytes) => Some(bytes.len()),
         _ => None,
@@ -113,28 +122,23 @@ pub(super) fn find<'a>(
 ) -> Result<Option<Value<'a>>, EvalError> {
     match (operand, key) {
         (Value::Device(subject), Value::Text(field)) => Ok(field_of(subject, field)),
-        // Every domain may be indexed; one that does not exist is empty.
+        // Every domain may be indexed, with whatever; one that does not exist is empty.
         (Value::Table(table), Value::Text(domain)) => {
             Ok(Some(Value::Domain(*table, domain.clone())))
         }
+        (Value::Table(table), _) => Ok(Some(Value::Domain(*table, "".into()))),
         (Value::Domain(table, domain), Value::Text(id)) => {
             budget.spend_text(domain.len() + id.len())?;
             table.entry(&QualifiedName { domain: domain.to_string(), id: id.to_string() })
         }
-        (Value::Table(_) | Value::Domain(..), _) => Ok(None),
-        (Value::Map(entries), key) => {
-            for (candidate, value) in entries.iter() {
-                if candidate.equals(key, budget)? {
-                    return Ok(Some(value.clone()));
-                }
-            }
-            Ok(None)
-        }
+        (Value::Domain(..) | Value::Device(_), _) => Ok(None),
+        (Value::Map(entries), key) => find_entry(entries, key, budget),
         (Value::List(elements), key) => {
             let index = position(key).ok_or_else(|| no_index(operand, key))?;
             Ok(usize::try_from(index).ok().and_then(|index| elements.get(index)).cloned())
         }
         (Value::Optional(inner), key) => match inner {
+            Some(inner) if inner.is_single() => Ok(Some(Value::NONE)),
             Some(inner) => Ok(Some(match find(inner, key, budget)? {
                 Some(value) => Value::some(value),
                 None => Value::NONE,
@@ -142,6 +146,55 @@ pub(super) fn find<'a>(
             None => Ok(Some(Value::NONE)),
         },
         _ => Err(no_index(operand, key)),
+    }
+}
+
+/// The value of a key, or of the whole number of the other kind that is equal to it.
+fn find_entry<'a>(
+    entries: &[(Value<'a>, Value<'a>)],
+    key: &Value<'a>,
+    budget: &mut Budget,
+) -> Result<Option<Value<'a>>, EvalError> {
+    if !entries.is_empty() && !is_hashed(key) {
+        return Err(no_index(&Value::Map([].into()), key));
+    }
+    budget.spend(entries.len())?;
+    budget.spend(key.weight() * entries.len())?;
+    let named = |key: &Value<'_>| entries.iter().find(|(known, _)| same_key(known, key));
+    let whole = || match key {
+        Value::Int(number) => Some(i128::from(*number)),
+        Value::Uint(number) => Some(i128::from(*number)),
+        // The cast saturates far beyond every key.
+        Value::Double(number) if number.fract() == 0.0 => Some(*number as i128),
+        _ => None,
+    };
+    let found = named(key).or_else(|| {
+        let whole = whole()?;
+        let int = i64::try_from(whole).ok().and_then(|number| named(&Value::Int(number)));
+        int.or_else(|| named(&Value::Uint(u64::try_from(whole).ok()?)))
+    });
+    Ok(found.map(|(_, value)| value.clone()))
+}
+
+/// Whether upstream can look a value up in a set or map: Go cannot hash the others.
+pub(super) fn is_hashed(value: &Value<'_>) -> bool {
+    !matches!(value, Value::Bytes(_) | Value::Version(_) | Value::Format(_))
+}
+
+/// Whether two values are the same key of a map: of one type, and equal. Lists and maps are no key of
+/// anything.
+pub(super) fn same_key(a: &Value<'_>, b: &Value<'_>) -> bool {
+    match (a, b) {
+        (Value::Text(a), Value::Text(b)) => **a == **b,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        (Value::Uint(a), Value::Uint(b)) => a == b,
+        (Value::Double(a), Value::Double(b)) => a == b,
+        (Value::Kind(a), Value::Kind(b)) => a == b,
+        (Value::Null, Value::Null) => true,
+        (Value::Ip(a), Value::Ip(b)) => a == b,
+        (Value::Cidr(a), Value::Cidr(b)) => a == b,
+        _ => false,
     }
 }
 
@@ -171,7 +224,7 @@ pub(super) fn contains<'a>(
     match container {
         Value::List(elements) => {
             for element in elements.iter() {
-                if element.equals(key, budget)? {
+                if key.equals(element, budget)? {
                     return Ok(true);
                 }
             }
@@ -181,13 +234,17 @@ pub(super) fn contains<'a>(
             Value::Text(domain) => Ok(table.names_in(domain).next().is_some()),
             _ => Ok(false),
         },
-        Value::Map(_) | Value::Domain(..) => Ok(find(container, key, budget)?.is_some()),
+        Value::Map(_) | Value::Domain(..) | Value::Device(_) => {
+            Ok(find(container, key, budget)?.is_some())
+        }
         _ => Err(EvalError::NoOverload {
             function: "in".to_owned(),
             given: format!("({}, {})", key.kind(), container.kind()),
         }),
     }
 }
+
+const FIELDS: [&str; 4] = ["driver", "attributes", "capacity", "allowMultipleAllocations"];
 
 fn field_of<'a>(subject: &Subject<'a>, field: &str) -> Option<Value<'a>> {
     Some(match field {

@@ -2,6 +2,7 @@
 //! is constant is evaluated once, and the worst case is bounded.
 
 mod calls;
+mod formats;
 mod macros;
 mod operators;
 mod select;
@@ -30,6 +31,7 @@ pub(super) fn compile(expression: &str) -> Result<Node, Problem> {
         turns: 1,
         most_turns: 1,
         mixed: false,
+        last_list: Vec::new(),
         ahead: Budget::new(),
     };
     let root = checker.check(&tree)?;
@@ -77,6 +79,8 @@ struct Checker<'s> {
     most_turns: u64,
     /// Whether list and map literals may mix types: in the arguments of `format`.
     mixed: bool,
+    /// Types in the list literal that was checked last.
+    last_list: Vec<Type>,
     /// Work that may be done ahead of the runs.
     ahead: Budget,
 }
@@ -127,7 +131,10 @@ impl Checker<'_> {
         match name {
             "device" => Ok(Typed::new(Node::Device, Type::Device)),
             name => match TYPE_NAMES.into_iter().find(|known| *known == name) {
-                Some(name) => Ok(Typed::new(Node::Const(Value::Kind(name)), Type::Kind)),
+                Some(name) => {
+                    let ty = Type::kind(Type::named(name));
+                    Ok(Typed::new(Node::Const(Value::Kind(name)), ty))
+                }
                 None => Err(Problem::Undeclared {
                     at: self.at(expr),
                     name: name.to_owned(),
@@ -152,13 +159,16 @@ impl Checker<'_> {
 
     fn list(&mut self, list: &[(Expr, bool)]) -> Result<Typed, Problem> {
         let mut elements = Vec::with_capacity(list.len());
+        let mut types = Vec::with_capacity(list.len());
         let mut ty = Type::Free;
         for (element, optional) in list {
             let Typed { node: value, ty: own, .. } = self.check(element)?;
             let own = if *optional { self.inner_type(element, own)? } else { own };
+            types.push(own.clone());
             ty = self.mix(element, "list", ty, own)?;
             elements.push(Element { value, optional: *optional });
         }
+        self.last_list = types;
         let count = elements.len();
         let node = match constants(&elements) {
             Some(values) => Node::Const(Value::List(values.into())),
@@ -187,8 +197,7 @@ impl Checker<'_> {
     /// The type of the elements so far with one more.
     fn mix(&self, expr: &Expr, literal: &str, ty: Type, own: Type) -> Result<Type, Problem> {
         match ty {
-            Type::Free => Ok(own),
-            ty if ty.same(&own) => Ok(ty),
+            ty if ty.same(&own) => Ok(ty.join(&own).unwrap_or(ty)),
             _ if self.mixed => Ok(Type::Dyn),
             ty => Err(self.mistyped(
                 expr,
@@ -203,7 +212,7 @@ impl Checker<'_> {
     fn inner_type(&self, expr: &Expr, ty: Type) -> Result<Type, Problem> {
         match ty {
             Type::Optional(inner) => Ok(*inner),
-            ty if ty.is_dyn() => Ok(Type::Dyn),
+            Type::Dyn => Ok(Type::Dyn),
             ty => Err(self.mistyped(expr, format!("after ? an optional is needed, not {ty}"))),
         }
     }
@@ -225,8 +234,19 @@ impl Checker<'_> {
 }
 
 /// Names of types, for `type(x) == string`.
-const TYPE_NAMES: [&str; 10] =
-    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
+const TYPE_NAMES: [&str; 11] = [
+    "bool",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "list",
+    "map",
+    "null_type",
+    "type",
+    "optional_type",
+];
 
 /// The values of a list literal that needs no device.
 fn constants(elements: &[Element]) -> Option<Vec<Value<'static>>> {

@@ -16,7 +16,12 @@ pub(super) const MAX_ARGUMENTS: usize = 4;
 /// Whether the expression is true.
 pub(super) fn matches(root: &Node, subject: Subject<'_>) -> Result<bool, EvalError> {
     let mut run = Run { subject, locals: Vec::new(), budget: Budget::new() };
-    match run.eval(root)? {
+    let mut result = run.eval(root)?;
+    // Where only the run knows, an optional counts as its value. It nests no deeper than the expression.
+    while let Value::Optional(Some(inner)) = result {
+        result = (*inner).clone();
+    }
+    match result {
         Value::Bool(answer) => Ok(answer),
         other => Err(EvalError::NotBool(other.kind())),
     }
@@ -24,7 +29,8 @@ pub(super) fn matches(root: &Node, subject: Subject<'_>) -> Result<bool, EvalErr
 
 struct Run<'a> {
     subject: Subject<'a>,
-    locals: Vec<Value<'a>>,
+    /// Variables. The value of `cel.bind` may be an error, which counts where it is read.
+    locals: Vec<Evaluated<'a>>,
     budget: Budget,
 }
 
@@ -78,7 +84,8 @@ impl<'a> Run<'a> {
                 let [optional, other] = &**parts;
                 match self.eval(optional)? {
                     Value::Optional(None) => self.eval(other),
-                    some => Ok(some),
+                    some @ Value::Optional(Some(_)) => Ok(some),
+                    single => Err(no_overload("or", &[single])),
                 }
             }
             Node::Search { text, pattern, search } => self.search(text, pattern, *search),
@@ -87,13 +94,16 @@ impl<'a> Run<'a> {
             Node::Map(entries) => self.map(entries),
             Node::Bind(parts) => {
                 let [value, body] = &**parts;
-                let value = self.eval(value)?;
+                let value = self.eval(value);
+                if matches!(value, Err(EvalError::TooExpensive)) {
+                    return value;
+                }
                 self.with(value, body)
             }
             Node::OptionalMap { optional, body, flat } => match self.eval_optional(optional)? {
                 None => Ok(Value::NONE),
                 Some(value) => {
-                    let mapped = self.with(value, body)?;
+                    let mapped = self.with(Ok(value), body)?;
                     Ok(if *flat { mapped } else { Value::some(mapped) })
                 }
             },
@@ -104,7 +114,7 @@ impl<'a> Run<'a> {
     }
 
     fn local(&self, slot: usize) -> Evaluated<'a> {
-        self.locals.get(slot).cloned().ok_or(EvalError::EmptyOptional)
+        self.locals.get(slot).cloned().unwrap_or(Err(EvalError::EmptyOptional))
     }
 
     fn table(&self, which: Which) -> Table<'a> {
@@ -115,7 +125,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs a body with one more variable.
-    fn with(&mut self, value: Value<'a>, body: &'a Node) -> Evaluated<'a> {
+    fn with(&mut self, value: Evaluated<'a>, body: &'a Node) -> Evaluated<'a> {
         self.locals.push(value);
         let result = self.eval(body);
         self.locals.pop();
@@ -152,6 +162,9 @@ impl<'a> Run<'a> {
         let key = self.eval(key)?;
         let chained = matches!(operand, Value::Optional(_));
         match how {
+            // What has no fields at all just lacks this one.
+            How::Find if operand.is_single() => Ok(Value::NONE),
+            How::Has if operand.is_single() => Ok(Value::Bool(false)),
             How::Get => access::get(&operand, &key, &mut self.budget),
             How::Find if chained => access::get(&operand, &key, &mut self.budget),
             How::Find => Ok(optional(access::find(&operand, &key, &mut self.budget)?)),
@@ -167,9 +180,17 @@ impl<'a> Run<'a> {
         let left = self.eval(left)?;
         let right = self.eval(right)?;
         let answer = match operator {
-            Operator::Equal => left.equals(&right, &mut self.budget)?,
+            Operator::Equal => match left.compared(&right, &mut self.budget)? {
+                Some(answer) => answer,
+                None => return Err(no_overload("==", &[left, right])),
+            },
             Operator::NotEqual => !left.equals(&right, &mut self.budget)?,
-            Operator::In => access::contains(&right, &left, &mut self.budget)?,
+            Operator::InConstants if !access::is_hashed(&left) => {
+                return Err(no_overload("in", &[left, right]));
+            }
+            Operator::In | Operator::InConstants => {
+                access::contains(&right, &left, &mut self.budget)?
+            }
             _ => return arithmetic::apply(operator, left, right, &mut self.budget),
         };
         Ok(Value::Bool(answer))
@@ -233,43 +254,53 @@ impl<'a> Run<'a> {
         let mut pairs = Vec::with_capacity(entries.len());
         for entry in entries {
             let key = self.eval(&entry.key)?;
+            if !access::is_hashed(&key) {
+                return Err(no_overload("{}", &[key]));
+            }
             match self.eval(&entry.value)? {
                 value if !entry.optional => self.insert(&mut pairs, key, value)?,
                 Value::Optional(Some(inner)) => {
                     self.insert(&mut pairs, key, (*inner).clone())?;
                 }
-                Value::Optional(None) => {}
+                // An absent value takes away what is there.
+                Value::Optional(None) => pairs.retain(|(taken, _)| !access::same_key(taken, &key)),
                 other => return Err(no_overload("{?}", &[other])),
             }
         }
         Ok(Value::Map(pairs.into()))
     }
 
-    /// Adds an entry; keys are bool, int, uint or string, each once.
+    /// Adds an entry; a later one of the same key replaces an earlier one.
     fn insert(
         &mut self,
         pairs: &mut Vec<(Value<'a>, Value<'a>)>,
         key: Value<'a>,
         value: Value<'a>,
     ) -> Result<(), EvalError> {
-        let fits = matches!(key, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Text(_));
-        for (taken, _) in pairs.iter() {
-            if !fits || taken.equals(&key, &mut self.budget)? {
-                return Err(refused_key(&key));
-            }
+        self.budget.spend(pairs.len() * (1 + key.weight()))?;
+        match pairs.iter_mut().find(|(taken, _)| access::same_key(taken, &key)) {
+            Some((_, old)) => *old = value,
+            None if access::is_hashed(&key) => pairs.push((key, value)),
+            None => return Err(no_overload("{}", &[key])),
         }
-        if !fits {
-            return Err(refused_key(&key));
-        }
-        pairs.push((key, value));
         Ok(())
     }
-}
 
-fn refused_key(key: &Value<'_>) -> EvalError {
-    EvalError::Refused {
-        function: "map key",
-        problem: format!("{} is repeated or no key", super::functions::convert::shown(key)),
+    /// Adds an entry whose key must be a new one.
+    fn insert_new(
+        &mut self,
+        pairs: &mut Vec<(Value<'a>, Value<'a>)>,
+        key: Value<'a>,
+        value: Value<'a>,
+    ) -> Result<(), EvalError> {
+        let shown = super::functions::convert::shown(&key);
+        let before = pairs.len();
+        self.insert(pairs, key, value)?;
+        if pairs.len() > before {
+            return Ok(());
+        }
+        let problem = format!("{shown} is there already");
+        Err(EvalError::Refused { function: "map key", problem })
     }
 }
 

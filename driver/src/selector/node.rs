@@ -109,6 +109,8 @@ pub(super) enum Operator {
     Greater,
     GreaterOrEqual,
     In,
+    /// The same, where the list is one of literals: it has no way to look for some values.
+    InConstants,
 }
 
 impl Operator {
@@ -126,7 +128,7 @@ impl Operator {
             Self::LessOrEqual => "<=",
             Self::Greater => ">",
             Self::GreaterOrEqual => ">=",
-            Self::In => "in",
+            Self::In | Self::InConstants => "in",
         }
     }
 }

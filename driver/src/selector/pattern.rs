@@ -1,7 +1,12 @@
-//! Regular expressions as RE2 reads them, on the `regex` crate: what the two read differently is
-//! rewritten. There, `\d`, `\w`, `\s` and `\b` are ASCII, and a bracket expression has no set operators.
+//! Regular expressions as RE2 reads them, on the `regex` crate: a pattern is read by RE2's rules and
+//! written out in a form that both understand alike. There, `\d`, `\w`, `\s` and `\b` are ASCII, a bracket
+//! expression has no set operators, repetitions are bounded, and some escapes and flags do not exist.
+
+mod classes;
 
 use regex::{Regex, RegexBuilder};
+
+use classes::code;
 
 /// Bytes that a compiled pattern may take; upstream's patterns are smaller by far.
 const MAX_COMPILED: usize = 1 << 20;
@@ -9,101 +14,208 @@ const MAX_COMPILED: usize = 1 << 20;
 /// Levels of groups. Compiling recurses once for each.
 const MAX_NESTING: u32 = 50;
 
+/// RE2's bound on a repetition, and on nested ones together.
+const MAX_REPEAT: u32 = 1000;
+
 /// Compiles a pattern. The error is a text for the author.
 pub(super) fn compile(source: &str) -> Result<Regex, String> {
-    RegexBuilder::new(&rewritten(source))
+    let named = |reason: &str| format!("pattern {source:?}: {reason}");
+    let rewritten = Reader::new(source).read().map_err(|reason| named(&reason))?;
+    RegexBuilder::new(&rewritten)
         .size_limit(MAX_COMPILED)
         .dfa_size_limit(MAX_COMPILED)
         .nest_limit(MAX_NESTING)
         .build()
         .map_err(|error| {
             let reason = error.to_string();
-            let reason = reason.lines().last().unwrap_or_default().trim().to_owned();
-            format!("pattern {source:?}: {}", reason.trim_start_matches("error: "))
+            let reason = reason.lines().last().unwrap_or_default().trim();
+            named(reason.trim_start_matches("error: "))
         })
 }
 
-fn rewritten(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut chars = source.chars().peekable();
-    let mut in_class = false;
-    // Where a `]` is a character and not the end.
-    let mut class_start = false;
-    while let Some(c) = chars.next() {
-        let first_of_class = std::mem::take(&mut class_start);
-        match c {
-            '\\' => match chars.next() {
-                Some('Q') if !in_class => quote(&mut out, &mut chars),
-                Some(escaped) => escape(&mut out, escaped, in_class),
-                None => out.push('\\'),
-            },
-            '[' if !in_class => {
-                in_class = true;
-                class_start = true;
-                out.push('[');
-                if chars.next_if_eq(&'^').is_some() {
-                    out.push('^');
-                }
-            }
-            // `[[:alpha:]]` is a class in both; any other bracket is a character.
-            '[' if chars.peek() == Some(&':') => {
-                out.push('[');
-                for c in chars.by_ref() {
-                    out.push(c);
-                    if c == ']' {
-                        break;
-                    }
-                }
-            }
-            '[' => out.push_str("\\["),
-            ']' if in_class && first_of_class => out.push_str("\\]"),
-            ']' if in_class => {
-                in_class = false;
-                out.push(']');
-            }
-            // `&&`, `--` and `~~` are operators of sets only here.
-            '&' | '~' if in_class => out.extend(['\\', c]),
-            '-' if in_class && chars.peek() == Some(&'-') => out.push_str("\\-"),
-            other => out.push(other),
-        }
-    }
-    out
+/// Reads a pattern and writes it out anew.
+struct Reader<'s> {
+    rest: &'s str,
+    out: String,
+    /// Flags that were read and are not written yet: a repetition behind them is one of what is before
+    /// them.
+    flags: String,
+    /// The groups that are open, outermost first, and the whole pattern before them.
+    groups: Vec<Group>,
+    /// Whether what was read last is a repetition, which must not be repeated by itself.
+    repeated: bool,
 }
 
-/// `\Q...\E` is a literal text, which the other syntax lacks.
-fn quote(out: &mut String, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    let mut literal = String::new();
-    while let Some(c) = chars.next() {
-        if c == '\\' && chars.next_if_eq(&'E').is_some() {
-            break;
-        }
-        literal.push(c);
-    }
-    out.push_str(&regex::escape(&literal));
+/// What matters for repetitions: how often the parts repeat at most.
+#[derive(Default)]
+struct Group {
+    most: u32,
+    /// Of the last part, if there is one since the group or alternative began.
+    last: Option<u32>,
 }
 
-fn escape(out: &mut String, escaped: char, in_class: bool) {
-    let ascii = match (escaped, in_class) {
-        ('d', false) => "[0-9]",
-        ('D', false) => "[^0-9]",
-        ('w', false) => "[0-9A-Za-z_]",
-        ('W', false) => "[^0-9A-Za-z_]",
-        ('s', false) => r"[\t\n\f\r ]",
-        ('S', false) => r"[^\t\n\f\r ]",
-        ('d', true) => "0-9",
-        ('D', true) => "[^0-9]",
-        ('w', true) => "0-9A-Za-z_",
-        ('W', true) => "[^0-9A-Za-z_]",
-        ('s', true) => r"\t\n\f\r ",
-        ('S', true) => r"[^\t\n\f\r ]",
-        ('b', false) => r"(?-u:\b)",
-        ('C', false) => ".",
-        _ => {
-            out.extend(['\\', escaped]);
-            return;
+impl<'s> Reader<'s> {
+    fn new(source: &'s str) -> Self {
+        Self {
+            rest: source,
+            out: String::new(),
+            flags: String::new(),
+            groups: vec![Group::default()],
+            repeated: false,
         }
-    };
-    out.push_str(ascii);
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let mut chars = self.rest.chars();
+        let next = chars.next();
+        self.rest = chars.as_str();
+        next
+    }
+
+    fn eat(&mut self, text: &str) -> bool {
+        match self.rest.strip_prefix(text) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn group(&mut self) -> Result<&mut Group, String> {
+        self.groups.last_mut().ok_or_else(|| ") without a (".to_owned())
+    }
+
+    fn write(&mut self, text: &str) {
+        self.out.push_str(&std::mem::take(&mut self.flags));
+        self.out.push_str(text);
+    }
+
+    /// Writes a part that can be repeated.
+    fn atom(&mut self, text: &str) {
+        self.write(text);
+        self.part(1);
+    }
+
+    fn part(&mut self, repeats: u32) {
+        self.repeated = false;
+        if let Some(group) = self.groups.last_mut() {
+            group.last = Some(repeats);
+            group.most = group.most.max(repeats);
+        }
+    }
+
+    fn read(mut self) -> Result<String, String> {
+        while let Some(c) = self.take() {
+            match c {
+                '(' => self.open()?,
+                ')' => {
+                    let group = self.groups.pop().filter(|_| !self.groups.is_empty());
+                    let group = group.ok_or(") without a (")?;
+                    self.write(")");
+                    self.part(group.most.max(1));
+                }
+                '|' => {
+                    self.write("|");
+                    self.group()?.last = None;
+                    self.repeated = false;
+                }
+                '*' | '+' | '?' => self.repeat(&c.to_string(), 1)?,
+                '{' => match self.counts()? {
+                    Some((text, times)) => self.repeat(&text, times)?,
+                    None => self.atom(r"\{"),
+                },
+                '[' => self.class()?,
+                '\\' => self.escape()?,
+                '.' | '^' | '$' => self.atom(&c.to_string()),
+                other => self.atom(&code(other)),
+            }
+        }
+        if self.groups.len() > 1 { Err("( without a )".to_owned()) } else { Ok(self.out) }
+    }
+
+    /// What follows an opening bracket. Groups are not captured: nobody asks for them.
+    fn open(&mut self) -> Result<(), String> {
+        if !self.eat("?") {
+            return self.begin("(?:");
+        }
+        if self.eat("P<") || self.eat("<") {
+            let (name, rest) = self.rest.split_once('>').ok_or("a group without a name")?;
+            if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+                return Err(format!("{name:?} is no name of a group"));
+            }
+            self.rest = rest;
+            return self.begin("(?:");
+        }
+        let end = self.rest.find([':', ')']).ok_or("flags without an end")?;
+        let (flags, rest) = self.rest.split_at(end);
+        let (on, off) = flags.split_once('-').unwrap_or((flags, "i"));
+        let known = |flags: &str| flags.chars().all(|c| matches!(c, 'i' | 'm' | 's' | 'U'));
+        if !known(on) || !known(off) || off.is_empty() {
+            return Err(format!("(?{flags} has flags other than i, m, s and U"));
+        }
+        self.rest = rest;
+        if self.eat(":") {
+            return self.begin(&format!("(?{flags}:"));
+        }
+        self.take();
+        self.repeated = false;
+        if !flags.is_empty() {
+            self.flags.push_str(&format!("(?{flags})"));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, text: &str) -> Result<(), String> {
+        self.write(text);
+        self.groups.push(Group::default());
+        self.repeated = false;
+        Ok(())
+    }
+
+    /// `n}`, `n,}` or `n,m}`, and how often it repeats; anything else is plain text.
+    fn counts(&mut self) -> Result<Option<(String, u32)>, String> {
+        let Some((inside, rest)) = self.rest.split_once('}') else { return Ok(None) };
+        let number = |text: &str| {
+            let fits = text.chars().all(|c| c.is_ascii_digit())
+                && !(text.len() > 1 && text.starts_with('0'));
+            (fits && !text.is_empty()).then(|| text.parse().unwrap_or(u32::MAX))
+        };
+        let (low, high) = inside.split_once(',').unwrap_or((inside, inside));
+        let Some(least) = number(low) else { return Ok(None) };
+        let most = if high.is_empty() { None } else { Some(number(high)) };
+        if most == Some(None) {
+            return Ok(None);
+        }
+        let most = most.flatten().unwrap_or(least);
+        if most > MAX_REPEAT || least > most {
+            return Err(format!("{{{inside}}} is no repetition of at most {MAX_REPEAT}"));
+        }
+        self.rest = rest;
+        Ok(Some((format!("{{{inside}}}"), most)))
+    }
+
+    fn repeat(&mut self, operator: &str, times: u32) -> Result<(), String> {
+        if self.repeated {
+            return Err(format!("{operator} repeats a repetition"));
+        }
+        let last = self.group()?.last.ok_or_else(|| format!("{operator} repeats nothing"))?;
+        let product = if times == 0 { 1 } else { last.saturating_mul(times) };
+        if times > 1 && product > MAX_REPEAT {
+            return Err(format!("nested repetitions of more than {MAX_REPEAT}"));
+        }
+        self.out.push_str(operator);
+        if self.eat("?") {
+            self.out.push('?');
+        }
+        self.part(product);
+        self.repeated = true;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub(super) enum Type {
     Free,
     /// The type parameter of a signature.
     Param,
+    /// The same, where the type must have an order of its own.
+    Ordered,
     Null,
     Bool,
     Int,
@@ -26,7 +28,8 @@ pub(super) enum Type {
     Cidr,
     Url,
     Format,
-    Kind,
+    /// What `type(...)` gives for a value of a type.
+    Kind(Box<Type>),
     Device,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
@@ -37,6 +40,7 @@ const NAMES: [(&str, Type); 18] = [
     ("dyn", Type::Dyn),
     ("_", Type::Free),
     ("A", Type::Param),
+    ("O", Type::Ordered),
     ("null_type", Type::Null),
     ("bool", Type::Bool),
     ("int", Type::Int),
@@ -50,7 +54,6 @@ const NAMES: [(&str, Type); 18] = [
     ("cidr", Type::Cidr),
     ("url", Type::Url),
     ("format", Type::Format),
-    ("type", Type::Kind),
     ("device", Type::Device),
 ];
 
@@ -67,6 +70,21 @@ impl Type {
         Self::Optional(Box::new(of))
     }
 
+    pub fn kind(of: Type) -> Self {
+        Self::Kind(Box::new(of))
+    }
+
+    /// The type that an expression names.
+    pub fn named(name: &str) -> Self {
+        match name {
+            "list" => Self::list(Self::Dyn),
+            "map" => Self::map(Self::Dyn, Self::Dyn),
+            "type" => Self::kind(Self::Dyn),
+            "optional_type" => Self::optional(Self::Dyn),
+            name => Self::parse(name).unwrap_or(Self::Dyn),
+        }
+    }
+
     /// Reads a type as signatures and messages write it.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -76,6 +94,7 @@ impl Type {
         let inner = rest.strip_suffix(')')?;
         match outer {
             "list" => Some(Self::list(Self::parse(inner)?)),
+            "type" => Some(Self::kind(Self::parse(inner)?)),
             "optional" => Some(Self::optional(Self::parse(inner)?)),
             "map" => {
                 let (key, value) = inner.split_once(',')?;
@@ -93,24 +112,52 @@ impl Type {
     /// meets the parameter binds it.
     pub fn fits(&self, wanted: &Type, bound: &mut Option<Type>) -> bool {
         match (self, wanted) {
-            (_, Self::Param) => match bound {
-                None => {
-                    *bound = Some(self.clone());
-                    true
-                }
-                Some(first) if first.is_dyn() => {
-                    *bound = Some(self.clone());
-                    true
-                }
-                Some(first) => self.agrees(&first.clone()),
-            },
+            (_, Self::Ordered) if !self.is_ordered() => false,
+            (_, Self::Param | Self::Ordered) => {
+                // Of all the types with an order, an undecided one counts as the first.
+                let free = *self == Self::Free && *wanted == Self::Ordered;
+                let own = if free { Self::Int } else { self.clone() };
+                let joined = match &bound {
+                    None => Some(own),
+                    Some(first) => first.join(&own),
+                };
+                let fits = joined.is_some();
+                *bound = joined.or_else(|| bound.take());
+                fits
+            }
             (Self::Dyn | Self::Free, _) | (_, Self::Dyn | Self::Free) => true,
             (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => {
                 a.fits(b, bound)
             }
             (Self::Map(k, v), Self::Map(l, w)) => k.fits(l, bound) && v.fits(w, bound),
+            (Self::Kind(_), Self::Kind(_)) => true,
+            (Self::Null, other) | (other, Self::Null) => other.has_null(),
             _ => self == wanted,
         }
+    }
+
+    /// Whether `sort` and the like take it. Null stands for the time types, which have an order but are
+    /// not supported.
+    fn is_ordered(&self) -> bool {
+        let known =
+            [Self::Int, Self::Uint, Self::Double, Self::Bool, Self::Text, Self::Bytes, Self::Null];
+        self.is_dyn() || known.contains(self)
+    }
+
+    /// Whether null may stand for a value of the type.
+    fn has_null(&self) -> bool {
+        matches!(
+            self,
+            Self::Null
+                | Self::Quantity
+                | Self::Version
+                | Self::Ip
+                | Self::Cidr
+                | Self::Url
+                | Self::Format
+                | Self::Device
+                | Self::Optional(_)
+        )
     }
 
     /// Whether values of both types may be compared.
@@ -118,11 +165,36 @@ impl Type {
         self.fits(other, &mut None)
     }
 
+    /// The type of a value that is of either type, if they agree: the more general one.
+    pub fn join(&self, other: &Type) -> Option<Type> {
+        Some(match (self, other) {
+            (Self::Free, ty) | (ty, Self::Free) => ty.clone(),
+            (Self::Dyn, _) | (_, Self::Dyn) => Self::Dyn,
+            (Self::List(a), Self::List(b)) => Self::list(a.join(b)?),
+            (Self::Optional(a), Self::Optional(b)) => Self::optional(a.join(b)?),
+            (Self::Map(k, v), Self::Map(l, w)) => Self::map(k.join(l)?, v.join(w)?),
+            _ if self.agrees(other) => self.clone(),
+            _ => return None,
+        })
+    }
+
+    /// Whether something in it is undecided.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Free => true,
+            Self::List(of) | Self::Optional(of) | Self::Kind(of) => of.is_open(),
+            Self::Map(key, value) => key.is_open() || value.is_open(),
+            _ => false,
+        }
+    }
+
     /// Whether both may stand in one list literal: upstream lets nothing mix, not even dyn.
     pub fn same(&self, other: &Type) -> bool {
         match (self, other) {
             (Self::Free, _) | (_, Self::Free) => true,
-            (Self::List(a), Self::List(b)) | (Self::Optional(a), Self::Optional(b)) => a.same(b),
+            (Self::List(a), Self::List(b))
+            | (Self::Optional(a), Self::Optional(b))
+            | (Self::Kind(a), Self::Kind(b)) => a.same(b),
             (Self::Map(k, v), Self::Map(l, w)) => k.same(l) && v.same(w),
             _ => self == other,
         }
@@ -131,9 +203,11 @@ impl Type {
     /// The type with its parameter replaced.
     pub fn bind(&self, bound: &Option<Type>) -> Type {
         match self {
-            Self::Param => bound.clone().unwrap_or(Self::Dyn),
+            Self::Param => bound.clone().unwrap_or(Self::Free),
+            Self::Ordered => bound.clone().unwrap_or(Self::Dyn),
             Self::List(of) => Self::list(of.bind(bound)),
             Self::Optional(of) => Self::optional(of.bind(bound)),
+            Self::Kind(of) => Self::kind(of.bind(bound)),
             Self::Map(key, value) => Self::map(key.bind(bound), value.bind(bound)),
             _ => self.clone(),
         }
@@ -143,7 +217,7 @@ impl Type {
     pub fn accepts(&self, value: &Value<'_>) -> bool {
         matches!(
             (self, value),
-            (Self::Dyn | Self::Free | Self::Param, _)
+            (Self::Dyn | Self::Free | Self::Param | Self::Ordered, _)
                 | (Self::Null, Value::Null)
                 | (Self::Bool, Value::Bool(_))
                 | (Self::Int, Value::Int(_))
@@ -157,7 +231,7 @@ impl Type {
                 | (Self::Cidr, Value::Cidr(_))
                 | (Self::Url, Value::Url(_))
                 | (Self::Format, Value::Format(_))
-                | (Self::Kind, Value::Kind(_))
+                | (Self::Kind(_), Value::Kind(_))
                 | (Self::Device, Value::Device(_))
                 | (Self::List(_), Value::List(_))
                 | (Self::Optional(_), Value::Optional(_))
@@ -171,6 +245,7 @@ impl fmt::Display for Type {
         match self {
             Self::List(of) => write!(f, "list({of})"),
             Self::Optional(of) => write!(f, "optional({of})"),
+            Self::Kind(of) => write!(f, "type({of})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             simple => {
                 let name = NAMES.iter().find(|(_, ty)| ty == simple);

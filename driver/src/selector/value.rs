@@ -4,11 +4,10 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use lanemate_api::Quantity;
-
 use super::Subject;
 use super::access;
 use super::error::EvalError;
+use super::functions::amount::Amount;
 use super::functions::format::Format;
 use super::functions::network::{Cidr, Url};
 use super::text::Text;
@@ -24,7 +23,7 @@ pub(super) enum Value<'a> {
     Double(f64),
     Text(Text<'a>),
     Bytes(Arc<[u8]>),
-    Quantity(Quantity),
+    Quantity(Amount),
     Version(semver::Version),
     Ip(IpAddr),
     Cidr(Cidr),
@@ -138,10 +137,26 @@ impl<'a> Value<'a> {
             Self::Format(_) => "format",
             Self::Kind(_) => "type",
             Self::List(_) => "list",
-            Self::Map(_) | Self::Table(_) | Self::Domain(..) => "map",
-            Self::Optional(_) => "optional",
-            Self::Device(_) => "device",
+            Self::Map(_) | Self::Table(_) | Self::Domain(..) | Self::Device(_) => "map",
+            Self::Optional(_) => "optional_type",
         }
+    }
+
+    pub fn is_number(&self) -> bool {
+        matches!(self, Self::Int(_) | Self::Uint(_) | Self::Double(_))
+    }
+
+    /// Whether it has neither elements nor fields.
+    pub fn is_single(&self) -> bool {
+        !matches!(
+            self,
+            Self::List(_)
+                | Self::Map(_)
+                | Self::Optional(_)
+                | Self::Device(_)
+                | Self::Table(_)
+                | Self::Domain(..)
+        )
     }
 
     /// Reads an attribute.
@@ -167,18 +182,29 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// `==`, which is false between types, except for numbers of equal value.
+    /// Whether `==` holds. Between types it is false, except for numbers of equal value.
     pub fn equals(&self, other: &Value<'_>, budget: &mut Budget) -> Result<bool, EvalError> {
+        Ok(self.compared(other, budget)? == Some(true))
+    }
+
+    /// `==`, which does not exist between a quantity, version, address or URL and a value of another
+    /// type on its right.
+    pub fn compared(
+        &self,
+        other: &Value<'_>,
+        budget: &mut Budget,
+    ) -> Result<Option<bool>, EvalError> {
         budget.spend(1)?;
-        Ok(match (self, other) {
+        Ok(Some(match (self, other) {
             (Self::Text(a), Value::Text(b)) => {
                 budget.spend(a.len() / COMPARED)?;
                 **a == **b
             }
             (Self::Null, Value::Null) => true,
+            (Self::Null, _) | (_, Value::Null) => false,
             (Self::Bool(a), Value::Bool(b)) => a == b,
             (Self::Bytes(a), Value::Bytes(b)) => a == b,
-            (Self::Quantity(a), Value::Quantity(b)) => a == b,
+            (Self::Quantity(a), Value::Quantity(b)) if !b.is_sum() => a.cmp(b).is_eq(),
             // Build metadata takes no part, unlike in matchAttribute.
             (Self::Version(a), Value::Version(b)) => a.cmp_precedence(b) == Ordering::Equal,
             (Self::Ip(a), Value::Ip(b)) => a == b,
@@ -186,9 +212,17 @@ impl<'a> Value<'a> {
             (Self::Url(a), Value::Url(b)) => a == b,
             (Self::Format(a), Value::Format(b)) => a == b,
             (Self::Kind(a), Value::Kind(b)) => a == b,
-            (Self::Device(_), Value::Device(_)) => true,
             (Self::Optional(None), Value::Optional(None)) => true,
-            (Self::Optional(Some(a)), Value::Optional(Some(b))) => a.equals(b, budget)?,
+            (Self::Optional(Some(a)), Value::Optional(Some(b))) => return a.compared(b, budget),
+            (
+                Self::Quantity(_)
+                | Self::Version(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Url(_)
+                | Self::Format(_),
+                _,
+            ) => return Ok(None),
             (Self::List(a), Value::List(b)) => {
                 a.len() == b.len() && all_equal(a.iter().zip(b.iter()), budget)?
             }
@@ -196,7 +230,7 @@ impl<'a> Value<'a> {
                 (Some(a), Some(b)) => a.len() == b.len() && same_entries(&a, other, budget)?,
                 _ => numeric_order(self, other) == Some(Ordering::Equal),
             },
-        })
+        }))
     }
 
     /// Steps of comparing the value beyond the first one.
@@ -227,12 +261,13 @@ fn read_version<'a>(text: &str) -> Evaluated<'a> {
     Ok(Value::Version(version))
 }
 
+/// A pair that cannot be compared counts as equal, as upstream does.
 fn all_equal<'v, 'a: 'v>(
     pairs: impl Iterator<Item = (&'v Value<'a>, &'v Value<'a>)>,
     budget: &mut Budget,
 ) -> Result<bool, EvalError> {
     for (a, b) in pairs {
-        if !a.equals(b, budget)? {
+        if a.compared(b, budget)? == Some(false) {
             return Ok(false);
         }
     }
@@ -246,21 +281,19 @@ fn same_entries(
 ) -> Result<bool, EvalError> {
     for (key, value) in entries {
         match access::find(other, key, budget)? {
-            Some(found) if value.equals(&found, budget)? => {}
+            Some(found) if value.compared(&found, budget)? != Some(false) => {}
             _ => return Ok(false),
         }
     }
     Ok(true)
 }
 
-/// Order of two numbers by value, whatever their types.
+/// Order of two numbers by value, whatever their types; none with NaN.
 fn numeric_order(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
         (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
-        (Value::Double(a), b) => integer(b).and_then(|b| double_order(*a, b)),
-        (a, Value::Double(b)) => {
-            integer(a).and_then(|a| double_order(*b, a)).map(Ordering::reverse)
-        }
+        (Value::Double(a), b) => a.partial_cmp(&rounded(b)?),
+        (a, Value::Double(b)) => rounded(a)?.partial_cmp(b),
         (a, b) => Some(integer(a)?.cmp(&integer(b)?)),
     }
 }
@@ -273,13 +306,7 @@ fn integer(value: &Value<'_>) -> Option<i128> {
     }
 }
 
-/// Exact: an integer over 2^53 has no double of its own.
-fn double_order(double: f64, integer: i128) -> Option<Ordering> {
-    const BEYOND: f64 = 1e30;
-    if double.is_nan() {
-        return None;
-    }
-    // The cast is exact below the bound, which every i64 and u64 respects.
-    let whole = double.clamp(-BEYOND, BEYOND).trunc() as i128;
-    Some(whole.cmp(&integer).then(double.fract().partial_cmp(&0.0)?))
+/// An integer beside a double counts as the nearest double.
+fn rounded(value: &Value<'_>) -> Option<f64> {
+    integer(value).map(|value| value as f64)
 }

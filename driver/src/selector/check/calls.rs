@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::super::error::Problem;
+use super::super::eval::no_overload;
 use super::super::functions::regexes::COMPILE_STEPS;
 use super::super::functions::{self, Overload};
 use super::super::node::{Node, Search};
 use super::super::pattern;
 use super::super::syntax::{Expr, Kind};
 use super::super::types::{Type, listed};
-use super::super::value::{Budget, Value};
+use super::super::value::{Budget, Evaluated, Value};
 use super::{ASSUMED_ELEMENTS, Checker, Typed, macros};
 
 impl Checker<'_> {
@@ -23,7 +24,7 @@ impl Checker<'_> {
         if let Some(typed) = self.expand(expr, target, name, args)? {
             return Ok(typed);
         }
-        match target.map(|target| (target, self.namespace(target))) {
+        match target.map(|target| (target, self.namespace(target, name))) {
             None => self.function(expr, name, None, args),
             Some((_, Some(space))) => self.function(expr, &format!("{space}.{name}"), None, args),
             Some((target, None)) => self.function(expr, name, Some(target), args),
@@ -31,11 +32,11 @@ impl Checker<'_> {
     }
 
     /// The name before a dot, where it is no value: of a library we have, or of one we lack.
-    fn namespace<'e>(&self, target: &'e Expr) -> Option<&'e str> {
-        let Kind::Name(name, _) = &target.kind else { return None };
-        let hidden = self.scope.iter().any(|variable| variable.name == *name);
-        let known = functions::is_namespace(name) || !self.is_declared(name);
-        (known && !hidden).then_some(name)
+    fn namespace<'e>(&self, target: &'e Expr, function: &str) -> Option<&'e str> {
+        let Kind::Name(space, _) = &target.kind else { return None };
+        let full = format!("{space}.{function}");
+        let known = !functions::named(&full, false).is_empty() || !self.is_declared(space);
+        known.then_some(space)
     }
 
     fn function(
@@ -68,12 +69,23 @@ impl Checker<'_> {
             return Err(self.arguments(expr, name, &given, known));
         };
         let unanimous = fitting.iter().all(|(_, other)| other == result);
-        let ty = if unanimous { result.clone() } else { Type::Dyn };
+        // An undecided argument takes the type of the first overload.
+        let open = parts.iter().any(|part| part.ty.is_open());
+        let ty = if unanimous || open { result.clone() } else { Type::Dyn };
         let elements = parts.iter().map(|part| part.elements).max().unwrap_or_default();
         let overloads = fitting.into_iter().map(|(overload, _)| overload).collect();
-        let args: Vec<Node> = parts.into_iter().map(|part| part.node).collect();
-        let node = self.call_node(expr, name, overloads, args)?;
-        Ok(Typed { node, ty, elements: elements.max(ASSUMED_ELEMENTS) })
+        let args_nodes: Vec<Node> = parts.into_iter().map(|part| part.node).collect();
+        if let ("format", Some(pattern), [list]) = (name, target, args) {
+            self.check_format(expr, pattern, list)?;
+        }
+        let node = self.call_node(expr, name, overloads, args_nodes)?;
+        let elements = match (name, args) {
+            ("lists.range", [Expr { kind: Kind::Literal(Value::Int(length)), .. }]) => {
+                u64::try_from(*length).unwrap_or_default()
+            }
+            _ => elements.max(ASSUMED_ELEMENTS),
+        };
+        Ok(Typed { node, ty, elements })
     }
 
     fn unknown(&self, expr: &Expr, name: &str, member: bool) -> Problem {
@@ -114,9 +126,45 @@ impl Checker<'_> {
             return Ok(Node::Search { text, pattern: Arc::new(compiled), search });
         }
         Ok(match evaluated(&overloads, &args, &mut self.ahead) {
-            Some(value) => Node::Const(value),
-            None => Node::Call { overloads: overloads.into(), args: args.into() },
+            Some(Ok(value)) if is_small(&value) => Node::Const(value),
+            // Upstream converts what is spelled out when it compiles.
+            Some(Err(error)) if is_spelled_out(expr) => {
+                return Err(self.mistyped(expr, error.to_string()));
+            }
+            _ => Node::Call { overloads: overloads.into(), args: args.into() },
         })
+    }
+}
+
+/// Whether a value may be kept for all runs: compiled selectors stay for long.
+fn is_small(value: &Value<'_>) -> bool {
+    const MOST_BYTES: usize = 1024;
+    const MOST_ELEMENTS: usize = 64;
+    match value {
+        Value::Text(text) => text.len() <= MOST_BYTES,
+        Value::Bytes(bytes) => bytes.len() <= MOST_BYTES,
+        Value::List(elements) => elements.len() <= MOST_ELEMENTS,
+        Value::Map(entries) => entries.len() <= MOST_ELEMENTS,
+        _ => true,
+    }
+}
+
+/// Whether an expression is a literal, or made of literals by conversions such as `int("1")`.
+fn is_spelled_out(expr: &Expr) -> bool {
+    const CONVERSIONS: [&str; 8] =
+        ["bool", "bytes", "double", "dyn", "int", "string", "type", "uint"];
+    match &expr.kind {
+        Kind::Literal(_) => true,
+        Kind::List(elements) => {
+            elements.iter().all(|(element, optional)| !optional && is_spelled_out(element))
+        }
+        Kind::Map(entries) => entries.iter().all(|(key, value, optional)| {
+            !optional && is_spelled_out(key) && is_spelled_out(value)
+        }),
+        Kind::Call { target: None, name, args } => {
+            CONVERSIONS.contains(&name.as_str()) && args.iter().all(is_spelled_out)
+        }
+        _ => false,
     }
 }
 
@@ -126,20 +174,30 @@ fn result_for(overload: &Overload, parts: &[Typed]) -> Option<Type> {
     let mut bound = None;
     let fits = params.len() == parts.len()
         && parts.iter().zip(params).all(|(part, param)| part.ty.fits(param, &mut bound));
+    // An undecided list has elements of the first type with an order.
+    let undecided = parts
+        .iter()
+        .zip(params)
+        .any(|(part, param)| part.ty == Type::Free && *param == Type::list(Type::Ordered));
+    if bound.is_none() && undecided {
+        bound = Some(Type::Int);
+    }
     fits.then(|| overload.signature.result.bind(&bound))
 }
 
-/// The result of a call on constants. An error stays for the run: `||` may absorb it.
+/// The result of a call on constants. Most errors stay for the run: `||` may absorb them.
 fn evaluated(
     overloads: &[&'static Overload],
     args: &[Node],
     budget: &mut Budget,
-) -> Option<Value<'static>> {
+) -> Option<Evaluated<'static>> {
     let constant = |arg: &Node| match arg {
         Node::Const(value) => Some(value.clone()),
         _ => None,
     };
     let values = args.iter().map(constant).collect::<Option<Vec<_>>>()?;
-    let overload = overloads.iter().find(|overload| overload.accepts(&values))?;
-    (overload.run)(&values, budget).ok()
+    match overloads.iter().find(|overload| overload.accepts(&values)) {
+        Some(overload) => Some((overload.run)(&values, budget)),
+        None => Some(Err(no_overload(overloads.first()?.name, &values))),
+    }
 }

@@ -41,7 +41,7 @@ impl Checker<'_> {
 
     /// Whether an expression is a name that no variable hides.
     pub(super) fn is_global(&self, expr: &Expr, wanted: &str) -> bool {
-        matches!(&expr.kind, Kind::Name(name, _) if name == wanted) && !self.is_declared(wanted)
+        matches!(&expr.kind, Kind::Name(name, false) if name == wanted)
     }
 
     fn variable(&self, expr: &Expr) -> Result<String, Problem> {
@@ -96,7 +96,10 @@ impl Checker<'_> {
     ) -> Result<Typed, Problem> {
         let name = self.variable(variable)?;
         let optional = self.check(target)?;
-        let inner = self.inner_type(target, optional.ty)?;
+        let inner = match optional.ty {
+            Type::Free => Type::Free,
+            ty => self.inner_type(target, ty)?,
+        };
         let variables = vec![(name, inner, super::ASSUMED_ELEMENTS)];
         let body = self.within(variables, |checker| checker.check(body))?;
         let ty = match body.ty {
@@ -129,13 +132,17 @@ impl Checker<'_> {
             }
         };
         let keeps = function == "or";
-        let wanted = if keeps { Type::optional(inner.clone()) } else { inner.clone() };
-        if !other.ty.agrees(&wanted) {
+        let wanted = match (keeps, optional.ty.is_dyn()) {
+            // Nothing is known of the optional: the other value decides.
+            (false, true) => Type::Free,
+            (true, true) => Type::optional(Type::Free),
+            (false, false) => inner,
+            (true, false) => Type::optional(inner),
+        };
+        let Some(ty) = wanted.join(&other.ty) else {
             let known = format!("a value of type {wanted}");
             return Err(self.arguments(expr, function, &[&other.ty], known));
-        }
-        // What the attribute is remains open, even where the default is of one type.
-        let ty = if wanted == Type::Free { other.ty } else { wanted };
+        };
         let parts = Box::new([optional.node, other.node]);
         let node = if keeps { Node::OrElse(parts) } else { Node::OrValue(parts) };
         Ok(Typed::new(node, ty))
@@ -224,7 +231,15 @@ impl Checker<'_> {
         Ok(match plan.kind {
             LoopKind::All | LoopKind::Exists | LoopKind::ExistsOne => Type::Bool,
             LoopKind::List => Type::list(body.clone()),
-            LoopKind::Filter | LoopKind::Sort => Type::list(item),
+            LoopKind::Filter => Type::list(item),
+            LoopKind::Sort => {
+                let fits = !matches!(range, Type::Map(..)) && body.agrees(&Type::Ordered);
+                if !fits {
+                    let known = "a list, and keys that have an order";
+                    return Err(self.arguments(expr, "sortBy", &[range, body], known));
+                }
+                Type::list(item)
+            }
             LoopKind::Map => match range {
                 Type::List(_) => Type::map(Type::Int, body.clone()),
                 Type::Map(key, _) => Type::map((**key).clone(), body.clone()),
@@ -255,7 +270,8 @@ fn looped<'e>(name: &str, args: &'e [Expr]) -> Option<Plan<'e>> {
     let (kind, variables) = match (name, args.len()) {
         ("all", count @ 2..=3) => (LoopKind::All, count - 1),
         ("exists", count @ 2..=3) => (LoopKind::Exists, count - 1),
-        ("exists_one" | "existsOne", count @ 2..=3) => (LoopKind::ExistsOne, count - 1),
+        ("exists_one", count @ 2..=3) => (LoopKind::ExistsOne, count - 1),
+        ("existsOne", 3) => (LoopKind::ExistsOne, 2),
         ("map", 2..=3) => (LoopKind::List, 1),
         ("filter", 2) => (LoopKind::Filter, 1),
         ("sortBy", 2) => (LoopKind::Sort, 1),

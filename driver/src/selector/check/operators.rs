@@ -4,6 +4,7 @@ use super::super::error::Problem;
 use super::super::node::{Node, Operator};
 use super::super::syntax::{Expr, Kind};
 use super::super::types::Type;
+use super::super::value::Value;
 use super::{Checker, Typed};
 
 impl Checker<'_> {
@@ -20,7 +21,9 @@ impl Checker<'_> {
         if !matches!(operand.ty, Type::Int | Type::Double) && !operand.ty.is_dyn() {
             return Err(self.arguments(expr, "-", &[&operand.ty], "int or double"));
         }
-        Ok(Typed::new(Node::Negate(Box::new(operand.node)), operand.ty))
+        // An undecided operand takes the type of the first overload.
+        let ty = if operand.ty == Type::Free { Type::Double } else { operand.ty };
+        Ok(Typed::new(Node::Negate(Box::new(operand.node)), ty))
     }
 
     /// Operands of `&&` or `||`; those of the same operator in brackets join them.
@@ -55,14 +58,9 @@ impl Checker<'_> {
         if !condition.ty.agrees(&Type::Bool) {
             return Err(self.arguments(expr, "?:", &[&condition.ty], "a bool to decide"));
         }
-        if !yes.ty.agrees(&no.ty) {
+        let Some(ty) = yes.ty.join(&no.ty) else {
             let known = "two values of one type to choose from";
             return Err(self.arguments(expr, "?:", &[&yes.ty, &no.ty], known));
-        }
-        let ty = match yes.ty {
-            Type::Free => no.ty,
-            _ if no.ty == Type::Dyn => Type::Dyn,
-            ty => ty,
         };
         let elements = yes.elements.max(no.elements);
         let node = Node::Conditional(Box::new([condition.node, yes.node, no.node]));
@@ -76,16 +74,30 @@ impl Checker<'_> {
         operands: &[Expr; 2],
     ) -> Result<Typed, Problem> {
         let [left, right] = operands;
+        // Nothing is in an empty list, which upstream knows before it looks.
+        let constants = is_list_of_constants(right);
+        let empty = matches!(&right.kind, Kind::List(elements) if elements.is_empty());
         let left = self.check(left)?;
         let right = self.check(right)?;
         let Some(ty) = result_type(operator, &left.ty, &right.ty) else {
             let given = [&left.ty, &right.ty];
             return Err(self.arguments(expr, operator.symbol(), &given, taken(operator)));
         };
+        if operator == Operator::In && empty {
+            return Ok(Typed::new(Node::Const(Value::Bool(false)), ty));
+        }
+        let operator =
+            if operator == Operator::In && constants { Operator::InConstants } else { operator };
         let elements = left.elements.saturating_add(right.elements);
         let node = Node::Binary(operator, Box::new([left.node, right.node]));
         Ok(Typed { node, ty, elements })
     }
+}
+
+/// Whether an expression is a list of literals that Go can hash, which upstream makes a set of.
+fn is_list_of_constants(expr: &Expr) -> bool {
+    let hashed = |element: &(Expr, bool)| matches!(&element.0.kind, Kind::Literal(value) if !matches!(value, Value::Bytes(_) | Value::Null));
+    matches!(&expr.kind, Kind::List(elements) if elements.iter().all(hashed))
 }
 
 /// What an operator takes, for messages.
@@ -113,10 +125,11 @@ fn result_type(operator: Operator, left: &Type, right: &Type) -> Option<Type> {
         }
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             let orderable = |ty: &Type| {
-                is_number(ty) || matches!(ty, Type::Bool | Type::Text | Type::Bytes | Type::Dyn)
+                is_number(ty) || matches!(ty, Type::Bool | Type::Text | Type::Bytes) || ty.is_dyn()
             };
             let comparable = left.agrees(right) || (is_number(left) && is_number(right));
-            (orderable(left) && orderable(right) && comparable).then_some(Type::Bool)
+            let both_null = *left == Type::Null && *right == Type::Null;
+            (both_null || orderable(left) && orderable(right) && comparable).then_some(Type::Bool)
         }
         _ => arithmetic_type(operator, left, right),
     }
@@ -133,8 +146,23 @@ fn arithmetic_type(operator: Operator, left: &Type, right: &Type) -> Option<Type
         Type::Text | Type::Bytes | Type::List(_) => operator == Operator::Add,
         _ => false,
     };
+    // Null stands for the time types here, which are not supported: an error of the run.
+    let adds = matches!(operator, Operator::Add | Operator::Subtract);
+    if adds && *left == Type::Null && *right == Type::Null {
+        return Some(Type::Dyn);
+    }
     if !takes(left) || !takes(right) || !left.agrees(right) {
         return None;
     }
-    Some(if left.is_dyn() { right.clone() } else { left.clone() })
+    match (left.is_dyn(), right.is_dyn()) {
+        // Something undecided takes the type of the first overload.
+        (true, true) if *left == Type::Free || *right == Type::Free => Some(match operator {
+            Operator::Add => Type::Bytes,
+            Operator::Remainder => Type::Int,
+            _ => Type::Double,
+        }),
+        (true, _) => Some(right.clone()),
+        (_, true) => Some(left.clone()),
+        _ => left.join(right),
+    }
 }

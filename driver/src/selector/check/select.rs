@@ -56,7 +56,12 @@ impl Checker<'_> {
         if let Type::List(_) = operand.ty {
             return Err(self.mistyped(expr, format!("{} has no field {field:?}", operand.ty)));
         }
-        let key = Typed::new(Node::Const(Value::text(field.to_owned())), Type::Text);
+        // The field of a map is not held against the type of its keys.
+        let ty = match &operand.ty {
+            Type::Map(key, _) => (**key).clone(),
+            _ => Type::Text,
+        };
+        let key = Typed::new(Node::Const(Value::text(field.to_owned())), ty);
         self.access(expr, operand, key, how)
     }
 
@@ -67,10 +72,12 @@ impl Checker<'_> {
         key: Typed,
         how: How,
     ) -> Result<Typed, Problem> {
+        let chained = matches!(operand.ty, Type::Optional(_));
         let found = self.type_behind(expr, &operand.ty, &key)?;
         let ty = match (how, found) {
             (How::Has, _) => Type::Bool,
-            (How::Get, found) | (How::Find, found @ Type::Optional(_)) => found,
+            (How::Get, found) => found,
+            (How::Find, found) if chained => found,
             (How::Find, found) => Type::optional(found),
         };
         Ok(Typed::new(access_node(operand.node, key.node, how), ty))
@@ -79,15 +86,17 @@ impl Checker<'_> {
     /// The type of what a key leads to.
     fn type_behind(&self, expr: &Expr, operand: &Type, key: &Typed) -> Result<Type, Problem> {
         match operand {
-            Type::Dyn | Type::Free => Ok(Type::Dyn),
+            Type::Dyn | Type::Free => Ok(operand.clone()),
             Type::Device => self.field_type(expr, &key.node),
             Type::Map(wanted, value) if key.ty.agrees(wanted) => Ok((**value).clone()),
-            Type::List(element) if is_number(&key.ty) => Ok((**element).clone()),
+            Type::List(element) if key.ty == Type::Int || key.ty.is_dyn() => {
+                Ok((**element).clone())
+            }
+            Type::Null if key.ty != Type::Text => Ok(Type::Dyn),
             // A chain stays optional.
-            Type::Optional(inner) => match self.type_behind(expr, inner, key)? {
-                found @ Type::Optional(_) => Ok(found),
-                found => Ok(Type::optional(found)),
-            },
+            Type::Optional(inner) if !matches!(**inner, Type::Optional(_)) => {
+                Ok(Type::optional(self.type_behind(expr, inner, key)?))
+            }
             Type::Map(wanted, _) => {
                 Err(self.arguments(expr, "[]", &[&key.ty], format!("a key of type {wanted}")))
             }
@@ -108,10 +117,6 @@ impl Checker<'_> {
             _ => Err(Problem::UnknownField { at: self.at(expr), field: field.to_string() }),
         }
     }
-}
-
-fn is_number(ty: &Type) -> bool {
-    matches!(ty, Type::Int | Type::Uint | Type::Double) || ty.is_dyn()
 }
 
 /// The step for an access; what the expression spells out of the device becomes one step.

@@ -57,18 +57,15 @@ fn compare<'a>(
     budget.spend(left.weight())?;
     match left.order(right) {
         Some(order) => Ok(Value::Bool(holds(order))),
-        None if has_nan(left, right) => Ok(Value::Bool(false)),
+        None if left.is_number() && right.is_number() => Err(EvalError::Refused {
+            function: operator.symbol(),
+            problem: "NaN has no order".to_owned(),
+        }),
         None => Err(EvalError::NoOverload {
             function: operator.symbol().to_owned(),
             given: format!("({}, {})", left.kind(), right.kind()),
         }),
     }
-}
-
-fn has_nan(left: &Value<'_>, right: &Value<'_>) -> bool {
-    let number = |v: &Value<'_>| matches!(v, Value::Int(_) | Value::Uint(_) | Value::Double(_));
-    let nan = |v: &Value<'_>| matches!(v, Value::Double(d) if d.is_nan());
-    number(left) && number(right) && (nan(left) || nan(right))
 }
 
 fn ints<'a>(operator: Operator, a: i64, b: i64) -> Evaluated<'a> {

@@ -52,9 +52,9 @@ impl<'a> Run<'a> {
     fn turn(&mut self, each: &'a Loop, item: &Item<'a>, part: &'a super::Node) -> Evaluated<'a> {
         let before = self.locals.len();
         if each.two_variables {
-            self.locals.extend(item.pair());
+            self.locals.extend(item.pair().map(Ok));
         } else {
-            self.locals.push(item.single());
+            self.locals.push(Ok(item.single()));
         }
         let result = self.eval(part);
         self.locals.truncate(before);
@@ -119,14 +119,14 @@ impl<'a> Run<'a> {
             let result = self.turn(each, &item, &each.body)?;
             if each.kind == LoopKind::Map {
                 let [key, _] = item.pair();
-                self.insert(&mut pairs, key, result)?;
+                self.insert_new(&mut pairs, key, result)?;
                 continue;
             }
             let Some(entries) = access::entries(&result)?.map(Cow::into_owned) else {
                 return Err(no_overload("transformMapEntry", &[result]));
             };
             for (key, value) in entries {
-                self.insert(&mut pairs, key, value)?;
+                self.insert_new(&mut pairs, key, value)?;
             }
         }
         Ok(Value::Map(pairs.into()))

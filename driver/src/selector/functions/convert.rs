@@ -9,7 +9,7 @@ use super::{Declaration, global};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     global("dyn", "A -> dyn", |args, _| the_same(args)),
-    global("type", "A -> type", kind),
+    global("type", "A -> type(A)", kind),
     global("int", "int -> int", int),
     global("int", "uint -> int", int),
     global("int", "double -> int", int),
@@ -101,9 +101,11 @@ fn uint<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
         [Value::Int(value)] => u64::try_from(*value).map_err(|_| overflow())?,
         [Value::Double(value)] if *value >= 0.0 && *value < BEYOND => *value as u64,
         [Value::Double(_)] => return Err(overflow()),
-        [Value::Text(text)] => {
+        // No sign, not even a plus.
+        [Value::Text(text)] if text.starts_with(|c: char| c.is_ascii_digit()) => {
             text.parse().map_err(|_| refused("uint", text, "unsigned integer"))?
         }
+        [Value::Text(text)] => return Err(refused("uint", text, "unsigned integer")),
         _ => return Err(no_overload("uint", args)),
     }))
 }
@@ -114,9 +116,50 @@ fn double<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
         // Rounded to the nearest double, as CEL does.
         [Value::Int(value)] => *value as f64,
         [Value::Uint(value)] => *value as f64,
-        [Value::Text(text)] => text.parse().map_err(|_| refused("double", text, "number"))?,
+        [Value::Text(text)] => {
+            read_double(text).ok_or_else(|| refused("double", text, "number of 64 bits"))?
+        }
         _ => return Err(no_overload("double", args)),
     }))
+}
+
+/// Reads a double as Go does: digits in groups by `_`, hexadecimal ones with a binary exponent, and
+/// nothing that is too large.
+fn read_double(text: &str) -> Option<f64> {
+    let bare = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+    match bare.to_ascii_lowercase().as_str() {
+        "nan" => return (bare.len() == text.len()).then_some(f64::NAN),
+        "inf" | "infinity" => return Some(sign * f64::INFINITY),
+        _ => {}
+    }
+    let is_hex = bare.starts_with("0x") || bare.starts_with("0X");
+    let lone = |pair: &[u8]| match pair {
+        [b'_', other] | [other, b'_'] => {
+            !(other.is_ascii_digit()
+                || is_hex && matches!(other, b'a'..=b'f' | b'A'..=b'F' | b'x' | b'X'))
+        }
+        _ => false,
+    };
+    if bare.starts_with('_') || bare.ends_with('_') || bare.as_bytes().windows(2).any(lone) {
+        return None;
+    }
+    let digits = bare.replace('_', "");
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let value = if is_hex { read_hexadecimal(digits.get(2..)?)? } else { digits.parse().ok()? };
+    value.is_finite().then_some(sign * value)
+}
+
+/// `1.8p-2`, with the exponent that it must have. Digits beyond 64 bits are refused.
+fn read_hexadecimal(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once(['p', 'P'])?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let bits = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
+    let places = i32::try_from(fraction.len()).ok()?.checked_mul(4)?;
+    let exponent: i32 = exponent.parse().ok()?;
+    Some(bits as f64 * 2_f64.powi(exponent.checked_sub(places)?))
 }
 
 fn boolean<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {

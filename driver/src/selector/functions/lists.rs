@@ -1,5 +1,4 @@
-//! Functions on lists: Kubernetes' own and the lists extension, without `lists.range`, whose length
-//! no compile-time bound knows.
+//! Functions on lists: Kubernetes' own and the lists extension.
 
 use std::cmp::Ordering;
 
@@ -7,15 +6,15 @@ use super::super::error::EvalError;
 use super::super::eval::no_overload;
 use super::super::value::{Budget, Evaluated, Value};
 use super::standard::int;
-use super::{Declaration, member};
+use super::{Declaration, global, member};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
-    member("isSorted", "list(A) -> bool", is_sorted),
-    member("sum", "list(int) -> int", sum),
-    member("sum", "list(uint) -> uint", sum),
-    member("sum", "list(double) -> double", sum),
-    member("min", "list(A) -> A", |args, budget| extreme(args, "min", Ordering::Less, budget)),
-    member("max", "list(A) -> A", |args, budget| extreme(args, "max", Ordering::Greater, budget)),
+    member("isSorted", "list(O) -> bool", is_sorted),
+    member("sum", "list(int) -> int", |args, budget| sum(args, Value::Int(0), budget)),
+    member("sum", "list(uint) -> uint", |args, budget| sum(args, Value::Uint(0), budget)),
+    member("sum", "list(double) -> double", |args, budget| sum(args, Value::Double(0.0), budget)),
+    member("min", "list(O) -> O", |args, budget| extreme(args, "min", Ordering::Less, budget)),
+    member("max", "list(O) -> O", |args, budget| extreme(args, "max", Ordering::Greater, budget)),
     member("indexOf", "list(A), A -> int", |args, budget| {
         index(args, "indexOf", |hits| hits.next(), budget)
     }),
@@ -25,10 +24,11 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     member("slice", "list(A), int, int -> list(A)", slice),
     member("flatten", "list(list(A)) -> list(A)", flatten),
     member("flatten", "list(dyn), int -> list(dyn)", flatten),
-    member("sort", "list(A) -> list(A)", sort),
+    member("sort", "list(O) -> list(O)", sort),
     member("distinct", "list(A) -> list(A)", distinct),
     member("reverse", "list(A) -> list(A)", reverse),
     member("first", "list(A) -> optional(A)", |args, _| end(args, "first", <[_]>::first)),
+    global("lists.range", "int -> list(int)", range),
     member("last", "list(A) -> optional(A)", |args, _| end(args, "last", <[_]>::last)),
 ];
 
@@ -46,41 +46,38 @@ fn elements<'v, 'a>(
     }
 }
 
-/// Order of two elements, which must have one.
-fn order(
-    a: &Value<'_>,
-    b: &Value<'_>,
+/// The same, where every element is of a type that has an order.
+fn ordered<'v, 'a>(
+    args: &'v [Value<'a>],
     function: &str,
     budget: &mut Budget,
-) -> Result<Ordering, EvalError> {
-    budget.spend(1 + a.weight())?;
-    ranked(a, b).ok_or_else(|| EvalError::NoOverload {
-        function: function.to_owned(),
-        given: format!("list of ({}, {})", a.kind(), b.kind()),
-    })
+) -> Result<&'v [Value<'a>], EvalError> {
+    let elements = elements(args, function, budget)?;
+    budget.spend(elements.iter().map(Value::weight).sum())?;
+    match elements.iter().find(|element| !has_order(element)) {
+        None => Ok(elements),
+        Some(other) => Err(EvalError::NoOverload {
+            function: function.to_owned(),
+            given: format!("list of {}", other.kind()),
+        }),
+    }
 }
 
-fn ranked(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
-    match (a, b) {
-        (Value::Quantity(a), Value::Quantity(b)) => Some(a.cmp(b)),
-        (Value::Version(a), Value::Version(b)) => Some(a.cmp_precedence(b)),
-        _ => a.order(b),
-    }
+fn has_order(value: &Value<'_>) -> bool {
+    use Value::{Bool, Bytes, Double, Int, Text, Uint};
+    matches!(value, Int(_) | Uint(_) | Double(_) | Bool(_) | Text(_) | Bytes(_))
 }
 
 fn is_sorted<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
-    let elements = elements(args, "isSorted", budget)?;
-    for (a, b) in elements.iter().zip(elements.iter().skip(1)) {
-        if order(a, b, "isSorted", budget)?.is_gt() {
-            return Ok(Value::Bool(false));
-        }
-    }
-    Ok(Value::Bool(true))
+    let elements = ordered(args, "isSorted", budget)?;
+    // Neighbours that cannot be compared are in order, as upstream has it.
+    let sorted = |(a, b): (&Value<'_>, &Value<'_>)| a.order(b) != Some(Ordering::Greater);
+    Ok(Value::Bool(elements.iter().zip(elements.iter().skip(1)).all(sorted)))
 }
 
-fn sum<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
+fn sum<'a>(args: &[Value<'a>], zero: Value<'a>, budget: &mut Budget) -> Evaluated<'a> {
     let elements = elements(args, "sum", budget)?;
-    let Some((first, rest)) = elements.split_first() else { return Ok(Value::Int(0)) };
+    let Some((first, rest)) = elements.split_first() else { return Ok(zero) };
     let mut total = first.clone();
     if !matches!(total, Value::Int(_) | Value::Uint(_) | Value::Double(_)) {
         return Err(no_overload("sum", elements.get(..1).unwrap_or_default()));
@@ -106,13 +103,14 @@ fn extreme<'a>(
     wanted: Ordering,
     budget: &mut Budget,
 ) -> Evaluated<'a> {
-    let elements = elements(args, function, budget)?;
+    let elements = ordered(args, function, budget)?;
     let Some((first, rest)) = elements.split_first() else {
         return Err(EvalError::Refused { function, problem: "the list is empty".to_owned() });
     };
     let mut best = first;
     for element in rest {
-        if order(element, best, function, budget)? == wanted {
+        // What cannot be compared with the best so far is passed over, as upstream has it.
+        if element.order(best) == Some(wanted) {
             best = element;
         }
     }
@@ -128,7 +126,7 @@ fn index<'a>(
     let [Value::List(elements), wanted] = args else { return Err(no_overload(function, args)) };
     let mut hits = Vec::new();
     for (index, element) in elements.iter().enumerate() {
-        if element.equals(wanted, budget)? {
+        if wanted.equals(element, budget)? {
             hits.push(index);
         }
     }
@@ -194,17 +192,18 @@ pub(in super::super) fn sort_by_key<'a>(
     function: &str,
     budget: &mut Budget,
 ) -> Evaluated<'a> {
-    let mut weight = 0;
-    if let Some((first, _)) = keyed.first() {
-        for (key, _) in &keyed {
-            order(first, key, function, budget)?;
-            weight += 1 + key.weight();
-        }
+    let kind = keyed.first().map_or("", |(key, _)| key.kind());
+    if let Some((key, _)) = keyed.iter().find(|(key, _)| !has_order(key) || key.kind() != kind) {
+        return Err(EvalError::NoOverload {
+            function: function.to_owned(),
+            given: format!("keys of {kind} and {}", key.kind()),
+        });
     }
-    // A list of 64 Ki elements needs 16 comparisons for each. All have an order with the first, so
-    // that all have one with each other.
-    budget.spend(weight * 16)?;
-    keyed.sort_by(|(a, _), (b, _)| ranked(a, b).unwrap_or(Ordering::Equal));
+    // A list of 64 Ki elements needs 16 comparisons for each.
+    budget.spend(keyed.iter().map(|(key, _)| 1 + key.weight()).sum::<usize>() * 16)?;
+    // All keys are of one type. NaN has no order; it goes last, so that the order is a total one.
+    let nan = |key: &Value<'_>| matches!(key, Value::Double(value) if value.is_nan());
+    keyed.sort_by(|(a, _), (b, _)| a.order(b).unwrap_or_else(|| nan(a).cmp(&nan(b))));
     Value::list(keyed.into_iter().map(|(_, value)| value).collect(), budget)
 }
 
@@ -213,7 +212,7 @@ fn distinct<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     for element in elements(args, "distinct", budget)? {
         let mut known = false;
         for earlier in &kept {
-            known = known || earlier.equals(element, budget)?;
+            known = known || element.equals(earlier, budget)?;
         }
         if !known {
             kept.push(element.clone());
@@ -225,6 +224,16 @@ fn distinct<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
 fn reverse<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let elements = elements(args, "reverse", budget)?;
     Value::list(elements.iter().rev().cloned().collect(), budget)
+}
+
+fn range<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
+    let [Value::Int(length)] = args else { return Err(no_overload("lists.range", args)) };
+    let Ok(count) = usize::try_from(*length) else {
+        let problem = format!("{length} is no length");
+        return Err(EvalError::Refused { function: "lists.range", problem });
+    };
+    budget.spend(count)?;
+    Value::list((0..*length).map(Value::Int).collect(), budget)
 }
 
 fn end<'a>(

@@ -1,5 +1,6 @@
 //! The functions of the environment, by library, with the types they take.
 
+pub(super) mod amount;
 pub(super) mod convert;
 pub(super) mod format;
 pub(super) mod lists;
@@ -10,7 +11,7 @@ pub(super) mod regexes;
 mod sets;
 mod standard;
 mod strings;
-mod strings_format;
+pub(super) mod strings_format;
 mod url;
 pub(super) mod version;
 
@@ -95,11 +96,6 @@ fn collect(member: bool) -> ByName {
 pub(super) fn named(name: &str, member: bool) -> &'static [Overload] {
     let by_name = if member { &MEMBERS } else { &GLOBALS };
     by_name.get(name).map(Vec::as_slice).unwrap_or_default()
-}
-
-/// Whether a name is the namespace of functions such as `sets.contains`.
-pub(super) fn is_namespace(name: &str) -> bool {
-    GLOBALS.keys().any(|known| known.split_once('.').is_some_and(|(space, _)| space == name))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     global("optional.none", "-> optional(_)", |_, _| Ok(Value::NONE)),
     member("hasValue", "optional(A) -> bool", has_value),
     member("value", "optional(A) -> A", value),
+    global("optional.unwrap", "list(optional(A)) -> list(A)", unwrap),
+    member("unwrapOpt", "list(optional(A)) -> list(A)", unwrap),
 ];
 
 fn of<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
@@ -24,7 +26,7 @@ fn of<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
 
 fn of_non_zero<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
     let zero = match args {
-        [Value::Null | Value::Optional(None)] => true,
+        [Value::Null] => true,
         [Value::Bool(value)] => !value,
         [Value::Int(value)] => *value == 0,
         [Value::Uint(value)] => *value == 0,
@@ -51,4 +53,14 @@ fn has_value<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
 
 fn value<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
     inner(args, "value")?.map(|inner| (**inner).clone()).ok_or(EvalError::EmptyOptional)
+}
+
+/// The values of the optionals that have one.
+fn unwrap<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
+    let [Value::List(optionals)] = args else { return Err(no_overload("unwrapOpt", args)) };
+    let mut values = Vec::new();
+    for optional in optionals.iter() {
+        values.extend(inner(std::slice::from_ref(optional), "unwrapOpt")?.map(|v| (**v).clone()));
+    }
+    Value::list(values, budget)
 }

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use lanemate_api::Quantity;
-use lanemate_api::quantity::ParseQuantityError;
 
 use super::super::error::EvalError;
 use super::super::eval::no_overload;
 use super::super::value::{Budget, Evaluated, Value};
+use super::amount::Amount;
 use super::{Declaration, global, member};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
@@ -39,44 +39,43 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 fn quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let [Value::Text(text)] = args else { return Err(no_overload("quantity", args)) };
     budget.spend_text(text.len())?;
-    let refused = |error: ParseQuantityError| EvalError::Refused {
-        function: "quantity",
-        problem: error.to_string(),
-    };
-    text.parse().map(Value::Quantity).map_err(refused)
+    match Amount::read(text) {
+        Ok(amount) => Ok(Value::Quantity(amount)),
+        Err(error) => Err(EvalError::Refused { function: "quantity", problem: error.to_string() }),
+    }
 }
 
 fn is_quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let [Value::Text(text)] = args else { return Err(no_overload("isQuantity", args)) };
     budget.spend_text(text.len())?;
-    Ok(Value::Bool(text.parse::<Quantity>().is_ok()))
+    Ok(Value::Bool(Amount::read(text).is_ok()))
 }
 
-fn single(args: &[Value<'_>], function: &str) -> Result<Quantity, EvalError> {
+fn single(args: &[Value<'_>], function: &str) -> Result<Amount, EvalError> {
     match args {
-        [Value::Quantity(quantity)] => Ok(*quantity),
+        [Value::Quantity(amount)] => Ok(*amount),
         _ => Err(no_overload(function, args)),
     }
 }
 
 fn sign<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Int(single(args, "sign")?.sign().into()))
+    Ok(Value::Int(single(args, "sign")?.quantity.sign().into()))
 }
 
 fn is_integer<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Bool(single(args, "isInteger")?.is_integer()))
+    Ok(Value::Bool(single(args, "isInteger")?.as_integer().is_some()))
 }
 
 fn as_integer<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    let quantity = single(args, "asInteger")?;
-    quantity.as_integer().map(Value::Int).ok_or_else(|| EvalError::Refused {
+    let amount = single(args, "asInteger")?;
+    amount.as_integer().map(Value::Int).ok_or_else(|| EvalError::Refused {
         function: "asInteger",
-        problem: format!("{quantity} is no integer of 64 bits"),
+        problem: format!("{} is not stored as an integer of 64 bits", amount.quantity),
     })
 }
 
 fn as_float<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Double(single(args, "asApproximateFloat")?.as_approximate_f64()))
+    Ok(Value::Double(single(args, "asApproximateFloat")?.as_approximate_float()))
 }
 
 fn sum<'a>(
@@ -86,10 +85,11 @@ fn sum<'a>(
 ) -> Evaluated<'a> {
     let (a, b) = match args {
         [Value::Quantity(a), Value::Quantity(b)] => (*a, *b),
-        [Value::Quantity(a), Value::Int(b)] => (*a, Quantity::from_units(*b)),
+        [Value::Quantity(a), Value::Int(b)] => (*a, Quantity::from_units(*b).into()),
         _ => return Err(no_overload(function, args)),
     };
-    apply(a, b).map(Value::Quantity).ok_or(EvalError::Overflow("quantity"))
+    let total = apply(a.quantity, b.quantity).ok_or(EvalError::Overflow("quantity"))?;
+    Ok(Value::Quantity(a.sum(&b, total)))
 }
 
 fn order(args: &[Value<'_>], function: &str) -> Result<Ordering, EvalError> {

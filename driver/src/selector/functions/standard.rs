@@ -1,7 +1,6 @@
 //! Functions of the CEL standard that look at values.
 
 use super::super::access;
-use super::super::error::EvalError;
 use super::super::eval::no_overload;
 use super::super::value::{Budget, Evaluated, Value};
 use super::{Declaration, global, member};
@@ -18,8 +17,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     member("contains", "string, string -> bool", contains),
     member("startsWith", "string, string -> bool", starts_with),
     member("endsWith", "string, string -> bool", ends_with),
-    member("includes", "A, A -> bool", includes),
-    member("includes", "list(A), A -> bool", includes),
+    member("includes", "dyn, dyn -> bool", includes),
 ];
 
 /// A length or position as CEL counts it.
@@ -62,15 +60,15 @@ fn ends_with<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
 
 /// A single value counts as a list of one, so that an attribute may become a list.
 fn includes<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
-    /// Upstream's limit, the longest list attribute.
-    const MAX_LIST: usize = 48;
-    match args {
-        [Value::List(elements), _] if elements.len() > MAX_LIST => Err(EvalError::Refused {
-            function: "includes",
-            problem: format!("a list of {} is longer than {MAX_LIST}", elements.len()),
-        }),
-        [list @ Value::List(_), value] => Ok(Value::Bool(access::contains(list, value, budget)?)),
-        [single, value] => Ok(Value::Bool(single.equals(value, budget)?)),
-        _ => Err(no_overload("includes", args)),
+    let (elements, wanted) = match args {
+        [Value::List(elements), wanted] => (&**elements, wanted),
+        [single, wanted] => (std::slice::from_ref(single), wanted),
+        _ => return Err(no_overload("includes", args)),
+    };
+    for element in elements {
+        if element.equals(wanted, budget)? {
+            return Ok(Value::Bool(true));
+        }
     }
+    Ok(Value::Bool(false))
 }

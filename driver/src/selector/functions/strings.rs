@@ -86,7 +86,13 @@ fn index_of<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
         _ => return Err(no_overload("indexOf", args)),
     };
     budget.spend_text(text.len())?;
-    let Some(at) = offset(text, start) else { return out_of_range("indexOf", start) };
+    if start < 0 {
+        return out_of_range("indexOf", start);
+    }
+    // Behind the end nothing is found but the empty text, which is found at the end.
+    let Some(at) = offset(text, start) else {
+        return Ok(if wanted.is_empty() { position(text, text.len()) } else { Value::Int(-1) });
+    };
     let hit = text.get(at..).and_then(|rest| rest.find(&**wanted));
     Ok(hit.map_or(Value::Int(-1), |hit| position(text, at + hit)))
 }
@@ -98,13 +104,19 @@ fn last_index_of<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
         _ => return Err(no_overload("lastIndexOf", args)),
     };
     budget.spend_text(text.len())?;
-    let end = match last.map(|last| (last, offset(text, last))) {
-        None => text.len(),
-        Some((last, None)) => return out_of_range("lastIndexOf", last),
+    if let Some(last) = last.filter(|last| *last < 0) {
+        return out_of_range("lastIndexOf", last);
+    }
+    let end = match last.map(|last| offset(text, last)) {
+        // Behind the last character nothing is found but the empty text.
+        Some(at) if at.is_none_or(|at| at == text.len()) && !wanted.is_empty() => {
+            return Ok(Value::Int(-1));
+        }
+        None | Some(None) => text.len(),
         // A hit may start at the position, and go on behind it.
-        Some((_, Some(at))) => {
+        Some(Some(at)) => {
             let behind = at.saturating_add(wanted.len()).min(text.len());
-            (behind..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len())
+            (0..=behind).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default()
         }
     };
     let hit = text.get(..end).and_then(|head| head.rfind(&**wanted));

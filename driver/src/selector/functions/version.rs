@@ -42,6 +42,15 @@ fn read(
     let normal = if normalize { normalized(text) } else { Ok(text.to_string()) };
     let version =
         normal.and_then(|normal| Version::parse(&normal).map_err(|error| error.to_string()));
+    // Upstream reads the numbers of a pre-release as such, and they have 64 bits there.
+    let version = version.and_then(|version| {
+        let mut parts =
+            version.pre.split('.').filter(|part| part.bytes().all(|b| b.is_ascii_digit()));
+        match parts.find(|part| !part.is_empty() && part.parse::<u64>().is_err()) {
+            Some(part) => Err(format!("{part} has more than 64 bits")),
+            None => Ok(version),
+        }
+    });
     Ok(version.map_err(|problem| format!("{text:?}: {problem}")))
 }
 
@@ -76,7 +85,8 @@ fn normalized(text: &str) -> Result<String, String> {
 
 fn part<'a>(args: &[Value<'a>], function: &str, part: fn(&Version) -> u64) -> Evaluated<'a> {
     let [Value::Version(version)] = args else { return Err(no_overload(function, args)) };
-    i64::try_from(part(version)).map(Value::Int).map_err(|_| EvalError::Overflow("integer"))
+    // Upstream's conversion wraps around, too.
+    Ok(Value::Int(part(version).cast_signed()))
 }
 
 fn order(args: &[Value<'_>], function: &str) -> Result<Ordering, EvalError> {

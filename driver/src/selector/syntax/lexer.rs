@@ -12,6 +12,8 @@ pub(super) struct Token {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind {
     Name(String),
+    /// A field in backquotes, which may have characters that a name has not.
+    Quoted(String),
     /// Without its sign.
     Int(u64),
     Uint(u64),
@@ -41,6 +43,8 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Problem> {
             TokenKind::Name(lexer.take_while(|c| c.is_ascii_alphanumeric() || c == '_').to_owned())
         } else if next.is_ascii_digit() || lexer.starts_fraction() {
             lexer.number(at)?
+        } else if next == '`' {
+            lexer.quoted(at)?
         } else if let Some(symbol) = SYMBOLS.iter().find(|s| lexer.rest().starts_with(**s)) {
             lexer.at += symbol.len();
             TokenKind::Symbol(symbol)
@@ -90,6 +94,16 @@ impl<'s> Lexer<'s> {
             }
             self.take_while(|c| c != '\n');
         }
+    }
+
+    fn quoted(&mut self, start: usize) -> Result<TokenKind, Problem> {
+        self.at += 1;
+        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');
+        let name = self.take_while(inner).to_owned();
+        if name.is_empty() || self.take() != Some('`') {
+            return self.fail(start, "a field in backquotes has letters, digits, and - _ . / only");
+        }
+        Ok(TokenKind::Quoted(name))
     }
 
     fn starts_fraction(&self) -> bool {
@@ -149,7 +163,7 @@ impl<'s> Lexer<'s> {
         let rest = self.rest();
         let quoted = rest.trim_start_matches(['r', 'R', 'b', 'B']);
         let prefix = rest.get(..rest.len() - quoted.len())?.to_ascii_lowercase();
-        if !matches!(prefix.as_str(), "" | "r" | "b" | "br" | "rb") {
+        if !matches!(prefix.as_str(), "" | "r" | "b" | "br") {
             return None;
         }
         let quote = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|q| quoted.starts_with(q))?;

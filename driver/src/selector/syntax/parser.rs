@@ -22,7 +22,10 @@ const OPERATORS: [(&str, u8, Operator); 12] = [
     ("%", 3, Operator::Remainder),
 ];
 
-/// Words that CEL keeps for itself.
+/// Words that are tokens of their own, and no field either.
+const CONSTANTS: [&str; 4] = ["true", "false", "null", "in"];
+
+/// Words that CEL keeps for itself, but that may be fields.
 const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -90,7 +93,7 @@ impl Parser<'_> {
     fn unexpected<T>(&self, wanted: &str) -> Result<T, Problem> {
         let found = match self.kind(0) {
             None => "the end".to_owned(),
-            Some(TokenKind::Name(name)) => format!("{name:?}"),
+            Some(TokenKind::Name(name) | TokenKind::Quoted(name)) => format!("{name:?}"),
             Some(TokenKind::Symbol(symbol)) => format!("{symbol:?}"),
             Some(TokenKind::Text(_) | TokenKind::Bytes(_)) => "a text".to_owned(),
             Some(_) => "a number".to_owned(),
@@ -245,13 +248,16 @@ impl Parser<'_> {
             } else if self.take(".") {
                 let optional = self.take("?");
                 let at = self.at();
-                let Some(TokenKind::Name(field)) = self.kind(0) else {
-                    return self.unexpected("a field or function");
+                let (name, quoted) = match self.kind(0) {
+                    Some(TokenKind::Quoted(field)) => (field.clone(), true),
+                    Some(TokenKind::Name(field)) if !CONSTANTS.contains(&field.as_str()) => {
+                        (field.clone(), false)
+                    }
+                    _ => return self.unexpected("a field or function"),
                 };
-                let name = field.clone();
                 self.next += 1;
                 let operand = Box::new(operand);
-                if !optional && self.take("(") {
+                if !optional && !quoted && self.take("(") {
                     let args = self.arguments()?;
                     self.expr(at, Kind::Call { target: Some(operand), name, args })?
                 } else {
@@ -313,6 +319,10 @@ impl Parser<'_> {
         self.next += 1;
         let kind = match literal {
             Some(value) => Kind::Literal(value),
+            // A dot before it keeps macros away.
+            None if global && name == "has" && self.is("(") => {
+                return self.fail(at, ".has is no function; write has(a.b)");
+            }
             None if self.take("(") => {
                 Kind::Call { target: None, name: name.to_owned(), args: self.arguments()? }
             }
@@ -339,6 +349,10 @@ impl Parser<'_> {
     fn list(&mut self, at: usize) -> Result<Expr, Problem> {
         self.next += 1;
         let mut elements = Vec::new();
+        if self.take(",") {
+            self.expect("]")?;
+            return self.expr(at, Kind::List(elements));
+        }
         while !self.take("]") {
             let optional = self.take("?");
             elements.push((self.expression()?, optional));
@@ -352,6 +366,10 @@ impl Parser<'_> {
     fn map(&mut self, at: usize) -> Result<Expr, Problem> {
         self.next += 1;
         let mut entries = Vec::new();
+        if self.take(",") {
+            self.expect("}")?;
+            return self.expr(at, Kind::Map(entries));
+        }
         while !self.take("}") {
             let optional = self.take("?");
             let key = self.expression()?;
