@@ -85,9 +85,13 @@ impl Explanation<'_> {
         match shortage {
             Shortage::Devices { filters, needed } => self.devices(filters, *needed),
             Shortage::Sets { item, reached } => self.sets(&self.problem.items[*item], *reached),
-            Shortage::Together => {
-                "each request fits by itself, but not all of them together".to_owned()
-            }
+            Shortage::Together => match self.problem.items.as_slice() {
+                [item] if item.across().is_some() => format!(
+                    "needs {}; enough are free, but too far from each other",
+                    self.demand(item)
+                ),
+                _ => "each request fits by itself, but not all of them together".to_owned(),
+            },
             Shortage::Budget => {
                 "search budget: no answer was found within the allowed number of steps; ask for \
                  fewer devices, or for kinds that differ less"
@@ -179,14 +183,13 @@ impl Explanation<'_> {
 
     /// "needs 4 GPU-NIC pairs within PXB for pair; 3 left: switch …; switch … has gpu-… free but no free NIC: …".
     fn sets(&self, item: &Item, reached: u32) -> String {
-        let near = match &item.rule {
-            Rule::Unit { within, .. } => format!(" within {}", within.required),
-            Rule::Loose(_) => self.tie(item),
-        };
-        let mut text = format!("needs {}{near}", self.wanted(item));
+        let mut text = format!("needs {}", self.demand(item));
         let places = self.places(item);
+        // Where everything hangs together the search serves all or nothing: then counting has to say what is left.
+        let counted: u32 = places.iter().map(|place| place.sets).sum();
+        let left = reached.max(counted.min(item.count.saturating_sub(1)));
         let (give, rest): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.sets > 0);
-        let _ = write!(text, "; {reached} left");
+        let _ = write!(text, "; {left} left");
         if !give.is_empty() {
             let names: Vec<String> = give.iter().map(|place| place.name_and_sets()).collect();
             let _ = write!(text, ": {}", listed(&names));
@@ -197,6 +200,28 @@ impl Explanation<'_> {
         lacking.extend(self.alone(item, &alone));
         if !lacking.is_empty() {
             let _ = write!(text, "; {}", listed_by("; ", &lacking));
+        }
+        text
+    }
+
+    /// "4 GPU-NIC pairs within PXB, all within NODE of each other, with one lanemate.dev/pcieSwitch".
+    fn demand(&self, item: &Item) -> String {
+        let mut text = self.wanted(item);
+        match &item.rule {
+            Rule::Unit { within, .. } => {
+                let _ = write!(text, " within {}", within.required);
+            }
+            Rule::Loose(_) => text += &self.tie(item),
+        }
+        if let Some(across) = item.across().filter(|across| across.required != PathClass::Sys) {
+            let _ = write!(text, ", all within {} of each other", across.required);
+        }
+        let filters = item.parts.iter().map(|(filter, _)| &self.problem.filters[*filter]);
+        let mut bonds: Vec<usize> = filters.flat_map(|wanted| wanted.bonds.clone()).collect();
+        bonds.sort_unstable();
+        bonds.dedup();
+        for bond in bonds {
+            let _ = write!(text, ", all with one {}", self.problem.bonds[bond]);
         }
         text
     }

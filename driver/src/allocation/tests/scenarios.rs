@@ -247,6 +247,38 @@ fn units_that_must_stay_together_are_refused_when_they_cannot() {
 }
 
 #[test]
+fn a_refusal_says_how_units_have_to_stand_to_each_other() {
+    let flat = vec![
+        device("gpu-a", "pci0000:00/01.0"),
+        device("gpu-b", "pci0000:00/02.0"),
+        device("nic-a", "pci0000:00/03.0"),
+    ];
+    let near = unit_class("near", (1, 1), json!({"within": {"required": "PHB"}}));
+    let across = unit_class("across", (1, 1), json!({"across": {"required": "NODE"}}));
+    let mut known = classes(&[near, across]);
+    let ask = |class: &str, count: u32| claim_value("c", &[("p", class, count)]);
+    let two = parse(ask("near", 2), &mut known).unwrap();
+    let mut free = cluster(&[("n", flat)]);
+    check_refusal(
+        &free,
+        &two,
+        "node n: request p (nic): needs 2 NICs; 1 of 3 devices match, 1 is free",
+    );
+    free = cluster(&[("n", switches(4, 1, 1))]);
+    check_refusal(
+        &free,
+        &parse(ask("across", 3), &mut known).unwrap(),
+        "node n: needs 3 GPU-NIC pairs within PXB, all within NODE of each other; enough are \
+         free, but too far from each other",
+    );
+    let mut bound = ask("across", 2);
+    bound["spec"]["devices"]["constraints"] =
+        json!([{"requests": ["p"], "matchAttribute": "lanemate.dev/pcieSwitch"}]);
+    let text = reason(&free, &decided(&free, &[&parse(bound, &mut known).unwrap()]));
+    assert!(text.contains("all with one lanemate.dev/pcieSwitch; 1 left"), "{text}");
+}
+
+#[test]
 fn the_node_that_is_fuller_already_is_chosen() {
     let mut cluster =
         cluster(&[("a", switches(4, 1, 1)), ("b", switches(4, 1, 1)), ("c", switches(4, 1, 1))]);
