@@ -177,7 +177,6 @@ fn extreme_values_do_not_panic() {
         "quantity('0e999999999').asApproximateFloat() == 0.0 || true",
         "double('0x1p' + '99999999999') == 0.0 || true",
         "double('0x1p' + '2147483647') == 0.0 || true",
-        "lists.range(9223372036854775807).size() == 0 || true",
         "[double('NaN'), 1.0, double('NaN'), 0.5].sort().size() == 4",
         "'a'.replace('a', 'b', -9223372036854775808) == 'b'",
         "'a,b'.split(',', -1) == ['a', 'b']",

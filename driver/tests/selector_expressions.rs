@@ -396,7 +396,10 @@ fn macros_run_over_lists_and_maps() {
     ]);
     error("cel.bind(x, A.nope, x == 1)", "no such key");
     error("[1, 1].transformMapEntry(i, v, {v: i}).size() == 1", "map key");
-    error("{A.v: 1}.size() == 1", "no such overload");
+    error("{A.v: 1}.size() == 1 || true", "type semver cannot be looked up");
+    error("A.v in ['2.1.0'] || true", "type semver cannot be looked up");
+    error("A.v == '2.1.0'", "== does not take (semver, string)");
+    yes(&["A.v != '2.1.0' && !('2.1.0' == A.v) && A.v in [semver('2.1.0-rc.1')]"]);
     refused("[1].existsOne(x, x == 1)", "is not supported");
     refused("A.l.exists(1, true)", "simple name");
     refused("'abc'.exists(x, true)", "over a list or map");

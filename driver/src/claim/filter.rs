@@ -147,11 +147,8 @@ impl Compiled {
             return Ok(Arc::clone(step));
         }
         let selector = Selector::compile(expression)?;
-        let step = Arc::new(Step {
-            id: self.next,
-            selector,
-            reads_identity: may_read_identity(expression),
-        });
+        let reads_identity = selector.may_read(&IDENTITY_ATTRIBUTES);
+        let step = Arc::new(Step { id: self.next, selector, reads_identity });
         self.next += 1;
         if self.by_expression.len() >= MAX_COMPILED {
             self.by_expression.clear();
@@ -159,34 +156,6 @@ impl Compiled {
         self.by_expression.insert(expression.to_owned(), Arc::clone(&step));
         Ok(step)
     }
-}
-
-/// Whether an expression may read an identity attribute. Only direct accesses such as
-/// `device.attributes["lanemate.dev"].type` are known not to; anything else may.
-fn may_read_identity(expression: &str) -> bool {
-    let mut rest = expression;
-    while let Some(found) = rest.find("attributes") {
-        rest = &rest[found + "attributes".len()..];
-        match direct_access(rest) {
-            Some(id) if !IDENTITY_ATTRIBUTES.contains(&id) => {}
-            _ => return true,
-        }
-    }
-    false
-}
-
-/// The id in `["domain"].id`, `["domain"].?id` or `["domain"]["id"]` at the start of a text.
-fn direct_access(text: &str) -> Option<&str> {
-    let inside = text.strip_prefix("[\"")?;
-    let (_domain, rest) = inside.split_once("\"]")?;
-    if let Some(quoted) = rest.strip_prefix("[\"") {
-        return quoted.split_once("\"]").map(|(id, _)| id);
-    }
-    let name = rest.strip_prefix(".?").or_else(|| rest.strip_prefix('.'))?;
-    let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
-    // A macro such as `exists(k, v, …)` sees every value.
-    let called = name[end..].trim_start().starts_with('(');
-    (end > 0 && !called).then(|| &name[..end])
 }
 
 /// Compiles the selectors of a list.
@@ -212,19 +181,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_direct_accesses_to_common_attributes_are_known_to_read_no_identity() {
+    fn only_accesses_to_common_attributes_are_known_to_read_no_identity() {
         for (expression, expect) in [
             (r#"device.driver == "x""#, false),
             (r#"device.attributes["lanemate.dev"].type == "gpu""#, false),
             (r#"device.attributes["lanemate.dev"].?linkLayer.orValue("") == "Ethernet""#, false),
             (r#"device.attributes["lanemate.dev"]["type"] == "gpu""#, false),
+            (r#"cel.bind(a, device.attributes["lanemate.dev"], a.type == "x")"#, false),
+            (r#"device.capacity["lanemate.dev"].exists(k, k == "uuid")"#, false),
+            (r#"device.allowMultipleAllocations || "attributes" == device.driver"#, false),
             (r#"device.attributes["lanemate.dev"].uuid == "GPU-1""#, true),
+            (r#"device.attributes["lanemate.dev"]["\u0075uid"] == "GPU-1""#, true),
+            (r#"device.attributes["lanemate.dev"]["uu" + "id"] == "GPU-1""#, true),
             (r#"device.attributes["lanemate.dev"].exists(k, v, v == "x")"#, true),
             (r#"cel.bind(a, device.attributes["lanemate.dev"], a.uuid == "x")"#, true),
             (r#"cel.bind(a, device.attributes, a["lanemate.dev"].uuid == "x")"#, true),
+            (r#"dyn(device)["attri" + "butes"]["lanemate.dev"]["uuid"] == "x""#, true),
+            (r#"[1].all(x, false || has(device.attributes["lanemate.dev"].uuid))"#, true),
             (r#""lanemate.dev" in device.attributes"#, true),
         ] {
-            assert_eq!(may_read_identity(expression), expect, "{expression}");
+            let step = Compiled::default().step(expression).unwrap();
+            assert_eq!(step.reads_identity, expect, "{expression}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use super::Subject;
 use super::error::EvalError;
+use super::functions::amount::Amount;
 use super::value::{Budget, Evaluated, Table, Value};
 use crate::attribute::QualifiedName;
 
@@ -17,7 +18,7 @@ impl<'a> Table<'a> {
         match self {
             Self::Attributes(map) => map.get(name).map(Value::of_attribute).transpose(),
             Self::Capacity(map) => {
-                Ok(map.get(name).map(|quantity| Value::Quantity((*quantity).into())))
+                Ok(map.get(name).map(|quantity| Value::Quantity(Amount::Capacity(quantity))))
             }
         }
     }
@@ -156,7 +157,7 @@ fn find_entry<'a>(
     budget: &mut Budget,
 ) -> Result<Option<Value<'a>>, EvalError> {
     if !entries.is_empty() && !is_hashed(key) {
-        return Err(no_index(&Value::Map([].into()), key));
+        return Err(EvalError::NoKey(key.kind()));
     }
     budget.spend(entries.len())?;
     budget.spend(key.weight() * entries.len())?;
@@ -191,7 +192,7 @@ pub(super) fn same_key(a: &Value<'_>, b: &Value<'_>) -> bool {
         (Value::Uint(a), Value::Uint(b)) => a == b,
         (Value::Double(a), Value::Double(b)) => a == b,
         (Value::Kind(a), Value::Kind(b)) => a == b,
-        (Value::Null, Value::Null) => true,
+        (Value::Null, Value::Null) | (Value::Optional(None), Value::Optional(None)) => true,
         (Value::Ip(a), Value::Ip(b)) => a == b,
         (Value::Cidr(a), Value::Cidr(b)) => a == b,
         _ => false,

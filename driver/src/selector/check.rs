@@ -126,10 +126,14 @@ impl Checker<'_> {
     fn name(&self, expr: &Expr, name: &str, global: bool) -> Result<Typed, Problem> {
         if !global && let Some(variable) = self.scope.iter().rev().find(|known| known.name == name)
         {
+            self.no_type(expr, &variable.value)?;
             return Ok(variable.value.clone());
         }
         match name {
             "device" => Ok(Typed::new(Node::Device, Type::Device)),
+            "google" | "kubernetes" => {
+                Err(self.mistyped(expr, format!("the types of {name} are not supported")))
+            }
             name => match TYPE_NAMES.into_iter().find(|known| *known == name) {
                 Some(name) => {
                     let ty = Type::kind(Type::named(name));

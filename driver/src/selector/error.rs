@@ -178,12 +178,21 @@ pub enum EvalError {
     /// The result is neither true nor false.
     #[error("the result is of type {0}, not bool")]
     NotBool(&'static str),
+    /// A value that upstream cannot look up: neither as a key, nor in a list of literals. Nothing absorbs
+    /// the error.
+    #[error("a value of type {0} cannot be looked up; compare it with == instead")]
+    NoKey(&'static str),
     /// The evaluation needs too many steps, or too large a value.
     #[error("cost limit exceeded")]
     TooExpensive,
 }
 
 impl EvalError {
+    /// Whether it ends the evaluation, where `||` and `&&` absorb other errors.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::TooExpensive | Self::NoKey(_))
+    }
+
     /// The attribute or capacity whose absence is the error.
     pub fn missing(&self) -> Option<&QualifiedName> {
         match self {

@@ -4,8 +4,8 @@
 //! `functions` holds the libraries. All of it is ours, for three reasons: Kubernetes refuses what does
 //! not type-check, has functions of its own and treats unknown domains as empty maps; hostile
 //! expressions must be bounded in stack and time; and a selector runs for every distinct device, where
-//! a checked tree over borrowed values needs a fraction of a microsecond. A test compares the results
-//! with those of the `cel` crate.
+//! a checked tree over borrowed values needs a fraction of a microsecond. Tests compare the
+//! results with those of Kubernetes and of the `cel` crate.
 
 mod access;
 mod check;
@@ -64,6 +64,12 @@ impl Selector {
     /// attribute or capacity is named by [`EvalError::missing`].
     pub fn matches(&self, subject: &Subject<'_>) -> Result<bool, EvalError> {
         eval::matches(&self.root, *subject)
+    }
+
+    /// Whether the answer may depend on an attribute with one of these ids, in whatever domain. True
+    /// where only a run could tell.
+    pub fn may_read(&self, ids: &[&str]) -> bool {
+        self.root.may_read(ids)
     }
 
     /// The text as written.

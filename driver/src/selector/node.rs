@@ -65,6 +65,56 @@ pub(super) enum Node {
     },
 }
 
+impl Node {
+    /// Whether the value may depend on an attribute of one of these ids.
+    pub fn may_read(&self, ids: &[&str]) -> bool {
+        match self {
+            Self::Entry(Which::Attributes, name, _) => ids.contains(&name.id.as_str()),
+            // Which attributes such a map is asked for, is known only at run time.
+            Self::Device | Self::Table(Which::Attributes) | Self::Domain(Which::Attributes, _) => {
+                true
+            }
+            Self::Access { operand, key, .. } if matches!(**operand, Self::Device) => {
+                match &**key {
+                    Self::Const(Value::Text(field)) => &**field == "attributes",
+                    _ => true,
+                }
+            }
+            other => other.children().into_iter().any(|child| child.may_read(ids)),
+        }
+    }
+
+    fn children(&self) -> Vec<&Self> {
+        match self {
+            Self::Const(_)
+            | Self::Local(_)
+            | Self::Device
+            | Self::Driver
+            | Self::Table(_)
+            | Self::Domain(..)
+            | Self::Entry(..) => Vec::new(),
+            Self::Access { operand, key, .. } => vec![operand, key],
+            Self::Not(operand) | Self::Negate(operand) => vec![operand],
+            Self::And(operands) | Self::Or(operands) => operands.iter().collect(),
+            Self::Conditional(parts) => parts.iter().collect(),
+            Self::Binary(_, parts)
+            | Self::Bind(parts)
+            | Self::OrValue(parts)
+            | Self::OrElse(parts) => parts.iter().collect(),
+            Self::List(elements) => elements.iter().map(|element| &element.value).collect(),
+            Self::Map(entries) => {
+                entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect()
+            }
+            Self::Loop(each) => {
+                [&each.range, &each.body].into_iter().chain(each.filter.as_ref()).collect()
+            }
+            Self::OptionalMap { optional, body, .. } => vec![optional, body],
+            Self::Search { text, .. } => vec![text],
+            Self::Call { args, .. } => args.iter().collect(),
+        }
+    }
+}
+
 /// A pattern compiled ahead.
 pub(super) type Pattern = Arc<regex::Regex>;
 

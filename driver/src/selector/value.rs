@@ -23,7 +23,7 @@ pub(super) enum Value<'a> {
     Double(f64),
     Text(Text<'a>),
     Bytes(Arc<[u8]>),
-    Quantity(Amount),
+    Quantity(Amount<'a>),
     Version(semver::Version),
     Ip(IpAddr),
     Cidr(Cidr),
@@ -115,6 +115,7 @@ impl<'a> Value<'a> {
     pub fn lent(&'a self) -> Value<'a> {
         match self {
             Self::Text(text) => Self::text(&**text),
+            Self::Quantity(amount) => Self::Quantity(amount.lent()),
             other => other.clone(),
         }
     }
@@ -204,7 +205,7 @@ impl<'a> Value<'a> {
             (Self::Null, _) | (_, Value::Null) => false,
             (Self::Bool(a), Value::Bool(b)) => a == b,
             (Self::Bytes(a), Value::Bytes(b)) => a == b,
-            (Self::Quantity(a), Value::Quantity(b)) if !b.is_sum() => a.cmp(b).is_eq(),
+            (Self::Quantity(a), Value::Quantity(b)) if !b.is_sum() => a.quantity() == b.quantity(),
             // Build metadata takes no part, unlike in matchAttribute.
             (Self::Version(a), Value::Version(b)) => a.cmp_precedence(b) == Ordering::Equal,
             (Self::Ip(a), Value::Ip(b)) => a == b,

@@ -182,6 +182,15 @@ fn result_for(overload: &Overload, parts: &[Typed]) -> Option<Type> {
     if bound.is_none() && undecided {
         bound = Some(Type::Int);
     }
+    // There is one overload for each type with an order: where that is open, so is the result.
+    let ordered = params.contains(&Type::list(Type::Ordered));
+    if fits
+        && ordered
+        && matches!(bound, None | Some(Type::Dyn | Type::Null))
+        && overload.signature.result != Type::Bool
+    {
+        return Some(Type::Dyn);
+    }
     fits.then(|| overload.signature.result.bind(&bound))
 }
 

@@ -47,7 +47,17 @@ impl Checker<'_> {
     fn variable(&self, expr: &Expr) -> Result<String, Problem> {
         match &expr.kind {
             Kind::Name(name, false) => Ok(name.clone()),
+            // No name can refer to it.
+            Kind::Name(name, true) => Ok(format!(".{name}")),
             _ => Err(self.mistyped(expr, "the variable of a macro must be a simple name")),
+        }
+    }
+
+    /// Upstream cannot run a variable that is known to stand for a type.
+    pub(super) fn no_type(&self, expr: &Expr, value: &Typed) -> Result<(), Problem> {
+        match value.ty {
+            Type::Kind(_) => Err(self.mistyped(expr, "a variable may not stand for a type")),
+            _ => Ok(()),
         }
     }
 
@@ -72,6 +82,7 @@ impl Checker<'_> {
     fn bind(&mut self, variable: &Expr, value: &Expr, body: &Expr) -> Result<Typed, Problem> {
         let name = self.variable(variable)?;
         let value = self.check(value)?;
+        self.no_type(variable, &value)?;
         // A part of the device is the same wherever it is read: the name stands for it, and what
         // follows becomes one step with it.
         if matches!(value.node, Node::Device | Node::Table(_) | Node::Domain(..)) {
@@ -104,7 +115,8 @@ impl Checker<'_> {
         let body = self.within(variables, |checker| checker.check(body))?;
         let ty = match body.ty {
             ty @ Type::Optional(_) if flat => ty,
-            ty if flat && !ty.is_dyn() => {
+            ty if flat && ty.is_dyn() => ty,
+            ty if flat => {
                 return Err(self.arguments(expr, "optFlatMap", &[&ty], "a body that is optional"));
             }
             ty => Type::optional(ty),
@@ -238,7 +250,11 @@ impl Checker<'_> {
                     let known = "a list, and keys that have an order";
                     return Err(self.arguments(expr, "sortBy", &[range, body], known));
                 }
-                Type::list(item)
+                match (range, item) {
+                    (Type::Dyn, _) => Type::Dyn,
+                    (_, Type::Free) => Type::list(Type::Int),
+                    (_, item) => Type::list(item),
+                }
             }
             LoopKind::Map => match range {
                 Type::List(_) => Type::map(Type::Int, body.clone()),

@@ -72,10 +72,15 @@ impl<'a> Run<'a> {
     fn quantify(&mut self, each: &'a Loop, items: Vec<Item<'a>>, deciding: bool) -> Evaluated<'a> {
         let mut first_error = None;
         for item in items {
-            match self.turn(each, &item, &each.body).and_then(|value| truth(value, "all, exists")) {
+            let result = self.turn(each, &item, &each.body);
+            let answer = match &result {
+                Ok(Value::Bool(answer)) => Ok(*answer),
+                _ => result.and_then(|value| truth(value, "all, exists")),
+            };
+            match answer {
                 Ok(value) if value == deciding => return Ok(Value::Bool(deciding)),
                 Ok(_) => {}
-                Err(EvalError::TooExpensive) => return Err(EvalError::TooExpensive),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }

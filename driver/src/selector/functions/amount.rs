@@ -1,7 +1,7 @@
 //! A quantity with what upstream keeps beside the value: how it is stored. Whether `asInteger()` works
 //! depends on that, and not on the value alone.
 
-use std::cmp::Ordering;
+use std::sync::Arc;
 
 use lanemate_api::Quantity;
 use lanemate_api::quantity::ParseQuantityError;
@@ -9,12 +9,19 @@ use lanemate_api::quantity::ParseQuantityError;
 /// Powers of ten in a nano-unit.
 const NANO: i32 = -9;
 
-/// A quantity of the expression or of the device.
+/// A quantity of the expression or of the device. Copies are cheap, and small beside other values.
+#[derive(Clone, Debug)]
+pub(in super::super) enum Amount<'a> {
+    /// Stored as its canonical text says.
+    Capacity(&'a Quantity),
+    Lent(&'a Stored),
+    Shared(Arc<Stored>),
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Amount {
+pub(in super::super) struct Stored {
     pub quantity: Quantity,
-    /// Absent where it is that of the canonical text: with capacities.
-    form: Option<Form>,
+    form: Form,
 }
 
 /// How upstream stores a value.
@@ -29,31 +36,28 @@ struct Form {
     sum: bool,
 }
 
-impl From<Quantity> for Amount {
-    fn from(quantity: Quantity) -> Self {
-        Self { quantity, form: None }
+impl From<Stored> for Amount<'_> {
+    fn from(stored: Stored) -> Self {
+        Self::Shared(Arc::new(stored))
     }
 }
 
-impl Amount {
+impl Stored {
     /// Reads a text. A value over the range of [`Quantity`] becomes the largest one.
     pub fn read(text: &str) -> Result<Self, ParseQuantityError> {
-        let too_large =
-            |largest: &str| Ok(Self { quantity: largest.parse()?, form: Some(Form::WIDE) });
+        let too_large = |largest: &str| Ok(Self { quantity: largest.parse()?, form: Form::WIDE });
         match text.parse() {
-            Ok(quantity) => Ok(Self { quantity, form: Some(Form::of(text)) }),
+            Ok(quantity) => Ok(Self { quantity, form: Form::of(text) }),
             Err(ParseQuantityError::TooLarge(_)) if text.starts_with('-') => too_large("-170e27"),
             Err(ParseQuantityError::TooLarge(_)) => too_large("170e27"),
             Err(error) => Err(error),
         }
     }
 
-    fn form(&self) -> Form {
-        self.form.unwrap_or_else(|| Form::of(&self.quantity.to_string()))
-    }
-
-    pub fn is_sum(&self) -> bool {
-        self.form.is_some_and(|form| form.sum)
+    /// A number of units.
+    pub fn of_units(units: i64) -> Self {
+        let form = Form { exponent: 0, wide: false, sum: false };
+        Self { quantity: Quantity::from_units(units), form }
     }
 
     /// The value over the power of ten in which it is stored.
@@ -64,12 +68,12 @@ impl Amount {
 
     /// The value, where it is stored as an integer.
     pub fn as_integer(&self) -> Option<i64> {
-        let form = self.form();
-        if form.wide || form.exponent < 0 { None } else { self.quantity.as_integer() }
+        let Form { exponent, wide, .. } = self.form;
+        if wide || exponent < 0 { None } else { self.quantity.as_integer() }
     }
 
     pub fn as_approximate_float(&self) -> f64 {
-        let Form { exponent, .. } = self.form();
+        let exponent = self.form.exponent;
         let mantissa = self.mantissa(exponent) as f64;
         match exponent {
             0 => mantissa,
@@ -78,24 +82,58 @@ impl Amount {
     }
 
     /// The result of adding `other` or taking it away, which is `quantity`.
-    pub fn sum(&self, other: &Amount, quantity: Quantity) -> Self {
-        let (a, b) = (self.form(), other.form());
+    pub fn sum(&self, other: &Self, quantity: Quantity) -> Self {
+        let (a, b) = (self.form, other.form);
         let exponent = match (self.quantity.sign(), other.quantity.sign()) {
             _ if a.wide || b.wide => a.exponent.min(b.exponent),
             (_, 0) => a.exponent,
             (0, _) => b.exponent,
             _ => a.exponent.min(b.exponent),
         };
-        let total = Self { quantity, form: None };
+        let total = Self { quantity, form: Form::WIDE };
         let small = [self, other, &total]
             .iter()
             .all(|amount| i64::try_from(amount.mantissa(exponent)).is_ok());
         let wide = a.wide || b.wide || !small;
-        Self { quantity, form: Some(Form { exponent, wide, sum: true }) }
+        Self { quantity, form: Form { exponent, wide, sum: true } }
+    }
+}
+
+impl Amount<'_> {
+    pub fn quantity(&self) -> &Quantity {
+        match self {
+            Self::Capacity(quantity) => quantity,
+            Self::Lent(stored) => &stored.quantity,
+            Self::Shared(stored) => &stored.quantity,
+        }
     }
 
-    pub fn cmp(&self, other: &Amount) -> Ordering {
-        self.quantity.cmp(&other.quantity)
+    /// The value with its form, which a capacity must be asked for.
+    pub fn stored(&self) -> Stored {
+        match self {
+            Self::Capacity(quantity) => {
+                Stored { quantity: **quantity, form: Form::of(&quantity.to_string()) }
+            }
+            Self::Lent(stored) => **stored,
+            Self::Shared(stored) => **stored,
+        }
+    }
+
+    /// The same value, without a share in it.
+    pub fn lent(&self) -> Amount<'_> {
+        match self {
+            Self::Capacity(quantity) => Amount::Capacity(quantity),
+            Self::Lent(stored) => Amount::Lent(stored),
+            Self::Shared(stored) => Amount::Lent(stored),
+        }
+    }
+
+    pub fn is_sum(&self) -> bool {
+        match self {
+            Self::Capacity(_) => false,
+            Self::Lent(stored) => stored.form.sum,
+            Self::Shared(stored) => stored.form.sum,
+        }
     }
 }
 

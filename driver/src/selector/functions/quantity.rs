@@ -7,7 +7,7 @@ use lanemate_api::Quantity;
 use super::super::error::EvalError;
 use super::super::eval::no_overload;
 use super::super::value::{Budget, Evaluated, Value};
-use super::amount::Amount;
+use super::amount::{Amount, Stored};
 use super::{Declaration, global, member};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
@@ -39,8 +39,8 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 fn quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let [Value::Text(text)] = args else { return Err(no_overload("quantity", args)) };
     budget.spend_text(text.len())?;
-    match Amount::read(text) {
-        Ok(amount) => Ok(Value::Quantity(amount)),
+    match Stored::read(text) {
+        Ok(stored) => Ok(Value::Quantity(stored.into())),
         Err(error) => Err(EvalError::Refused { function: "quantity", problem: error.to_string() }),
     }
 }
@@ -48,34 +48,34 @@ fn quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
 fn is_quantity<'a>(args: &[Value<'a>], budget: &mut Budget) -> Evaluated<'a> {
     let [Value::Text(text)] = args else { return Err(no_overload("isQuantity", args)) };
     budget.spend_text(text.len())?;
-    Ok(Value::Bool(Amount::read(text).is_ok()))
+    Ok(Value::Bool(Stored::read(text).is_ok()))
 }
 
-fn single(args: &[Value<'_>], function: &str) -> Result<Amount, EvalError> {
+fn single<'v, 'a>(args: &'v [Value<'a>], function: &str) -> Result<&'v Amount<'a>, EvalError> {
     match args {
-        [Value::Quantity(amount)] => Ok(*amount),
+        [Value::Quantity(amount)] => Ok(amount),
         _ => Err(no_overload(function, args)),
     }
 }
 
 fn sign<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Int(single(args, "sign")?.quantity.sign().into()))
+    Ok(Value::Int(single(args, "sign")?.quantity().sign().into()))
 }
 
 fn is_integer<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Bool(single(args, "isInteger")?.as_integer().is_some()))
+    Ok(Value::Bool(single(args, "isInteger")?.stored().as_integer().is_some()))
 }
 
 fn as_integer<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
     let amount = single(args, "asInteger")?;
-    amount.as_integer().map(Value::Int).ok_or_else(|| EvalError::Refused {
+    amount.stored().as_integer().map(Value::Int).ok_or_else(|| EvalError::Refused {
         function: "asInteger",
-        problem: format!("{} is not stored as an integer of 64 bits", amount.quantity),
+        problem: format!("{} is not stored as an integer of 64 bits", amount.quantity()),
     })
 }
 
 fn as_float<'a>(args: &[Value<'a>], _: &mut Budget) -> Evaluated<'a> {
-    Ok(Value::Double(single(args, "asApproximateFloat")?.as_approximate_float()))
+    Ok(Value::Double(single(args, "asApproximateFloat")?.stored().as_approximate_float()))
 }
 
 fn sum<'a>(
@@ -84,17 +84,17 @@ fn sum<'a>(
     apply: fn(Quantity, Quantity) -> Option<Quantity>,
 ) -> Evaluated<'a> {
     let (a, b) = match args {
-        [Value::Quantity(a), Value::Quantity(b)] => (*a, *b),
-        [Value::Quantity(a), Value::Int(b)] => (*a, Quantity::from_units(*b).into()),
+        [Value::Quantity(a), Value::Quantity(b)] => (a.stored(), b.stored()),
+        [Value::Quantity(a), Value::Int(b)] => (a.stored(), Stored::of_units(*b)),
         _ => return Err(no_overload(function, args)),
     };
     let total = apply(a.quantity, b.quantity).ok_or(EvalError::Overflow("quantity"))?;
-    Ok(Value::Quantity(a.sum(&b, total)))
+    Ok(Value::Quantity(a.sum(&b, total).into()))
 }
 
 fn order(args: &[Value<'_>], function: &str) -> Result<Ordering, EvalError> {
     match args {
-        [Value::Quantity(a), Value::Quantity(b)] => Ok(a.cmp(b)),
+        [Value::Quantity(a), Value::Quantity(b)] => Ok(a.quantity().cmp(b.quantity())),
         _ => Err(no_overload(function, args)),
     }
 }

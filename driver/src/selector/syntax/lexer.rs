@@ -130,7 +130,10 @@ impl<'s> Lexer<'s> {
         if unsigned {
             self.at += 1;
         }
-        if self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+        let end = self.at;
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        self.at = end;
+        if !matches!(name, "" | "in") {
             return self.fail(start, "a number runs into a name");
         }
         match u64::from_str_radix(digits, radix) {

@@ -313,6 +313,9 @@ impl Parser<'_> {
             "in" => return self.unexpected("an expression"),
             _ => None,
         };
+        if global && literal.is_some() {
+            return self.unexpected("a name");
+        }
         if RESERVED.contains(&name) {
             return self.fail(at, format!("{name:?} is a reserved word"));
         }
