@@ -226,7 +226,7 @@ fn ratios() {
                 let ratio = theirs.as_secs_f64() / ours.as_secs_f64();
                 let more = if gave_up { ">" } else { "" };
                 let (held, theirs) = (format!("{held:?}"), format!("{more}{theirs:.1?}"));
-                let (ours, ratio) = (format!("{ours:.1?}"), format!("{more}{ratio:.1}"));
+                let (ours, ratio) = (format!("{ours:.1?}"), format!("{more}{ratio:.2}"));
                 println!("{label:8} {held:20} {k:>2} {ours:>12} {theirs:>12} {ratio:>9}");
             }
         }
