@@ -10,6 +10,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use lanemate_driver::allocation::{
     self, Allocation, Candidate, Evaluations, Rank, SEARCH_BUDGET, Shortage, allocations, decide,
+    device_of,
 };
 use lanemate_driver::claim::{Claim, Wants};
 use lanemate_driver::node_fit::{NodeView, fits, node_selector_matches};
@@ -300,9 +301,7 @@ impl<'a> Planner<'a> {
         for (claim, allocation) in claims.iter().zip(&allocations) {
             let results = allocation.result.devices.iter();
             let results = results.flat_map(|devices| devices.results.iter().flatten());
-            let devices: Vec<_> = results
-                .map(|result| (result.driver.clone(), result.pool.clone(), result.device.clone()))
-                .collect();
+            let devices: Vec<_> = results.map(device_of).collect();
             if let Some((_, _, device)) =
                 self.scene.cluster.reserve(&claim.full_name(), &devices).first()
             {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{anyhow, bail};
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceSlice};
 use lanemate_api::{builtin_device_classes, names};
-use lanemate_driver::allocation::{Cluster, DeviceId};
+use lanemate_driver::allocation::{Cluster, DeviceId, device_of};
 use lanemate_driver::claim::Classes;
 use lanemate_driver::node_fit::{NodeView, node_selector_matches};
 use lanemate_driver::pending::{ClaimRef, allocation_of};
@@ -105,8 +105,7 @@ impl Scene {
                 && result.admin_access != Some(true)
                 && result.share_id.is_none()
         });
-        held.map(|result| (result.driver.clone(), result.pool.clone(), result.device.clone()))
-            .collect()
+        held.map(device_of).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 //! A block has a list of options, each of which serves a number of sets of every item. Two blocks that are mirror
 //! images of each other have the same options, and the search uses that to look at only one order of them.
 
-use crate::allocation::alike::Alike;
+use crate::allocation::alike::{Alike, Traits};
 use crate::allocation::ledger::{Free, Ledger};
 use crate::allocation::problem::Item;
 use crate::allocation::sets::DeviceChoice;
@@ -53,7 +53,7 @@ pub struct Block {
     pub alike: Vec<usize>,
     /// Indices of its sets.
     pub choices: Vec<usize>,
-    /// What it can give; nothing first or last, in a fixed order.
+    /// What it can give, nothing included; the same order for mirror images.
     pub options: Vec<Supply>,
     /// It is a mirror image of the block before.
     pub mirrors_previous: bool,
@@ -121,7 +121,7 @@ fn mirrors_together(setting: &Setting<'_>, blocks: Vec<Block>) -> Vec<Block> {
 /// A block as its mirror images have it too: group, tied values and positions renamed.
 #[derive(PartialEq)]
 struct Image {
-    devices: Vec<(crate::allocation::alike::Traits, u32)>,
+    devices: Vec<(Traits, u32)>,
     free: Vec<Vec<(u8, Free)>>,
     nearness: Vec<Nearness>,
 }

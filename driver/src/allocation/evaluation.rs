@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::allocation::Node;
-use crate::attribute::Attributes;
-use crate::claim::filter;
 use crate::claim::filter::{Filter, FilterError, Step};
-use crate::pool::{DeviceSet, Layout};
+use crate::pool::DeviceSet;
 
 /// Results by layout and selector.
 #[derive(Debug, Default)]
@@ -72,7 +70,7 @@ impl Evaluations {
         };
         for position in devices.without(results.evaluated).iter() {
             results.evaluated.insert(position);
-            match matches(step, node, &node.layout, position) {
+            match node.matches(step, position) {
                 Ok(true) => results.matched.insert(position),
                 Ok(false) => {}
                 Err(error) => {
@@ -84,19 +82,4 @@ impl Evaluations {
         errors.extend(failed.map(|(position, error)| (*position, error.clone())));
         devices.and(results.matched)
     }
-}
-
-fn matches(
-    step: &Step,
-    node: &Node,
-    layout: &Layout,
-    position: usize,
-) -> Result<bool, FilterError> {
-    let device = &layout.devices[position];
-    if !step.reads_identity {
-        return filter::matches(step, device, &device.attributes);
-    }
-    let mut all: Attributes = device.attributes.clone();
-    all.extend(node.identity.attributes[position].clone());
-    filter::matches(step, device, &all)
 }

@@ -30,7 +30,7 @@ pub use result::{Allocation, allocations};
 pub use score::Score;
 pub use shortage::Shortage;
 pub use solve::{Budget, Grant, SEARCH_BUDGET, State, solve};
-pub use state::{Cluster, DeviceId, Node};
+pub use state::{Cluster, DeviceId, Node, device_of};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use crate::allocation::{Cluster, Node, Shortage};
 use crate::claim::filter::FilterError;
 use crate::claim::{Claim, Filter};
 use crate::pool::DeviceSet;
+use crate::pool::layout::is_identity;
 
 /// A node that may be chosen, and whether the pod may run there.
 #[derive(Clone, Debug)]
@@ -80,7 +81,7 @@ pub fn decide(
     steps: u32,
 ) -> Result<Decision, TooManyFilters> {
     let problem = Problem::new(claims)?;
-    let mut states = States { problem: &problem, evaluations, known: BTreeMap::new(), steps };
+    let mut states = States::new(&problem, evaluations, steps);
     let mut best: Option<(Rank, &str, Rc<Grant>)> = None;
     let mut optimal = true;
     let mut answers = Vec::with_capacity(candidates.len());
@@ -125,34 +126,38 @@ fn fnv1a(name: &str) -> u64 {
 /// Answers by node state: nodes that are alike and have the same devices free have the same answer.
 struct States<'a> {
     problem: &'a Problem,
+    filters: Vec<&'a Filter>,
+    /// The answer depends on what is unique to a node.
+    reads_identity: bool,
     evaluations: &'a mut Evaluations,
     known: BTreeMap<(usize, DeviceSet, DeviceSet), (Answer, Option<Rank>)>,
     steps: u32,
 }
 
-impl States<'_> {
+impl<'a> States<'a> {
+    fn new(problem: &'a Problem, evaluations: &'a mut Evaluations, steps: u32) -> Self {
+        let filters: Vec<&Filter> = problem.filters.iter().map(|wanted| &wanted.filter).collect();
+        let mut constrained = problem.bonds.iter().chain(&problem.tied);
+        let reads_identity =
+            filters.iter().any(|filter| filter.reads_identity()) || constrained.any(is_identity);
+        Self { problem, filters, reads_identity, evaluations, known: BTreeMap::new(), steps }
+    }
+
     fn answer(&mut self, node: &Node) -> (Answer, Option<Rank>) {
-        let filters: Vec<&Filter> = self.problem.filters.iter().map(|w| &w.filter).collect();
-        if filters.iter().any(|filter| filter.reads_identity()) || self.reads_identity() {
-            return self.compute(node, &filters);
+        if self.reads_identity {
+            return self.compute(node);
         }
         let key = (node.layout_id, node.free, node.resting);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let answer = self.compute(node, &filters);
+        let answer = self.compute(node);
         self.known.insert(key, answer.clone());
         answer
     }
 
-    /// Whether a constraint names what is unique to a node.
-    fn reads_identity(&self) -> bool {
-        let mut names = self.problem.bonds.iter().chain(&self.problem.tied);
-        names.any(crate::pool::layout::is_identity)
-    }
-
-    fn compute(&mut self, node: &Node, filters: &[&Filter]) -> (Answer, Option<Rank>) {
-        let Acceptance { accepted_by, errors } = self.evaluations.accept(filters, node);
+    fn compute(&mut self, node: &Node) -> (Answer, Option<Rank>) {
+        let Acceptance { accepted_by, errors } = self.evaluations.accept(&self.filters, node);
         let (free, resting) = (node.free, node.resting);
         let state = State { layout: &node.layout, accepted_by: &accepted_by, free, resting };
         match solve(self.problem, state, self.steps) {

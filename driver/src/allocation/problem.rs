@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use lanemate_api::{Across, PathClass, Within};
 
+use crate::allocation::score::Wishes;
 use crate::attribute::QualifiedName;
 use crate::claim::{Claim, Filter, Wants, filter::Toleration};
 
@@ -128,6 +129,16 @@ impl Item {
         match &self.rule {
             Rule::Unit { within, .. } => within.preferred,
             Rule::Loose(_) => None,
+        }
+    }
+
+    /// Wishes that could be met at most.
+    pub fn most_wishes(&self) -> Wishes {
+        let wishes_across = self.across().is_some_and(|across| across.preferred.is_some());
+        let pairs = self.count * self.count.saturating_sub(1) / 2;
+        Wishes {
+            within: if self.preferred_within().is_some() { self.count } else { 0 },
+            across: if wishes_across { pairs } else { 0 },
         }
     }
 

@@ -8,7 +8,6 @@ use crate::allocation::node::{Answer, Decision};
 use crate::allocation::problem::{Item, Problem, Rule};
 use crate::allocation::{Cluster, Node, Shortage};
 use crate::claim::Filter;
-use crate::claim::filter;
 use crate::ids::Kind;
 use crate::pool::DeviceSet;
 
@@ -139,15 +138,11 @@ impl Explanation<'_> {
 
     /// Devices that the selectors of a filter match; one on which they fail does not.
     fn selected(&self, wanted: &Filter) -> DeviceSet {
-        let layout = &self.node.layout;
         let matches = |position: &usize| {
-            let device = &layout.devices[*position];
-            let mut attributes = device.attributes.clone();
-            attributes.extend(self.node.identity.attributes[*position].clone());
             let mut steps = wanted.steps.iter();
-            steps.all(|step| matches!(filter::matches(step, device, &attributes), Ok(true)))
+            steps.all(|step| matches!(self.node.matches(step, *position), Ok(true)))
         };
-        (0..layout.len()).filter(matches).collect()
+        (0..self.node.layout.len()).filter(matches).collect()
     }
 
     fn taints(&self, devices: DeviceSet) -> String {

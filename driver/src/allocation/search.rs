@@ -68,13 +68,16 @@ impl Sum {
     }
 }
 
-/// Sets of each item that some blocks can serve at most; what is short of the wanted number cannot be granted.
-pub fn reach(wanted: &[u32], blocks: &[Block]) -> Vec<u32> {
-    let most = |item: usize| {
-        let of_block = |block: &Block| block.options.iter().map(|o| o.served[item]).max();
-        blocks.iter().filter_map(of_block).sum()
-    };
-    (0..wanted.len()).map(most).collect()
+/// Sets of each item that the blocks from each index on can serve at most.
+fn reach(items: usize, blocks: &[Block]) -> Vec<Vec<u32>> {
+    let mut reach = vec![vec![0; items]];
+    for block in blocks.iter().rev() {
+        let most = |item: usize| block.options.iter().map(|o| o.served[item]).max().unwrap_or(0);
+        let later = reach.last().into_iter().flatten().enumerate();
+        reach.push(later.map(|(item, sets)| sets + most(item)).collect());
+    }
+    reach.reverse();
+    reach
 }
 
 impl<'a, 'b> Search<'a, 'b> {
@@ -85,13 +88,10 @@ impl<'a, 'b> Search<'a, 'b> {
             let sets = setting.choices.iter().filter(|choice| choice.item == item);
             sets.map(|choice| choice.rating).reduce(Rating::least).unwrap_or_default()
         };
-        let pairs = |count: u32| count * count.saturating_sub(1) / 2;
-        let wishing =
-            setting.items.iter().filter(|i| i.across().is_some_and(|a| a.preferred.is_some()));
         Self {
-            reach: (0..=blocks.len()).map(|from| reach(wanted, &blocks[from..])).collect(),
+            reach: reach(wanted.len(), blocks),
             best_set: (0..setting.items.len()).map(best_set).collect(),
-            most_across: wishing.map(|item| pairs(item.count)).sum(),
+            most_across: setting.items.iter().map(|item| item.most_wishes().across).sum(),
             missing: wanted.to_vec(),
             chosen: Vec::with_capacity(blocks.len()),
             setting,
@@ -99,6 +99,11 @@ impl<'a, 'b> Search<'a, 'b> {
             bar,
             best: None,
         }
+    }
+
+    /// Sets of each item that can be made at most; what is short of the wanted number cannot be granted.
+    pub fn reach(&self) -> &[u32] {
+        self.reach.first().map_or(&[], Vec::as_slice)
     }
 
     /// The best solution; none when no score is below the bar.

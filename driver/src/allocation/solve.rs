@@ -150,7 +150,10 @@ impl OneNode<'_> {
         let levels = PathClass::ALL
             .into_iter()
             .filter(|class| *class == last || (*class < last && class.rank() >= nearest));
-        let most = self.most_wishes();
+        let most =
+            self.problem.items.iter().map(Item::most_wishes).fold(Wishes::default(), |a, b| {
+                Wishes { within: a.within + b.within, across: a.across + b.across }
+            });
         for level in levels {
             // Once there is a solution that farther units might beat, only the last level is left to try.
             if self.best.is_some() && level != last {
@@ -183,27 +186,14 @@ impl OneNode<'_> {
         };
         let mut blocks = block::split(&setting);
         supply::list_options(&setting, &mut blocks, &mut self.budget);
-        let reach = crate::allocation::search::reach(&self.wanted, &blocks);
-        self.reached.iter_mut().zip(reach).for_each(|(most, reach)| *most = reach.max(*most));
         let known = self.best.as_ref().map(|best| best.score);
         let search = Search::new(&setting, &blocks, known);
+        let reached = self.reached.iter_mut().zip(search.reach());
+        reached.for_each(|(most, reach)| *most = (*reach).max(*most));
         if let Some(solution) = search.run(&mut self.budget) {
             let sets = granted_sets(&setting, &solution);
             self.best = Some(Granted { score: solution.score, sets });
         }
-    }
-
-    fn most_wishes(&self) -> Wishes {
-        let mut most = Wishes::default();
-        for item in &self.problem.items {
-            if item.preferred_within().is_some() {
-                most.within += item.count;
-            }
-            if item.across().is_some_and(|across| across.preferred.is_some()) {
-                most.across += item.count * item.count.saturating_sub(1) / 2;
-            }
-        }
-        most
     }
 }
 

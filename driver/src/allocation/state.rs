@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::resource::v1::DeviceRequestAllocationResult;
+
+use crate::claim::filter::{self, FilterError, Step};
 use crate::pool::{DeviceSet, Layout, LayoutError, NodePools, UnusablePool, layout::Identity};
 
 /// The nodes of a cluster, by name.
@@ -12,12 +15,17 @@ pub struct Cluster {
     /// Layouts in use, with numbers that are never used again: nodes that are alike share one.
     layouts: BTreeMap<usize, Arc<Layout>>,
     next_layout: usize,
-    /// Devices held on nodes or in pools that are not (yet) known, by (driver, pool, device).
+    /// Who holds each device that is held, on nodes that are not known (yet) too.
     held: BTreeMap<DeviceId, String>,
 }
 
 /// A device by driver, pool and name.
 pub type DeviceId = (String, String, String);
+
+/// The device that a result of an allocation names.
+pub fn device_of(result: &DeviceRequestAllocationResult) -> DeviceId {
+    (result.driver.clone(), result.pool.clone(), result.device.clone())
+}
 
 /// One node.
 #[derive(Debug)]
@@ -135,6 +143,20 @@ impl Node {
     /// The pool of a device.
     pub fn pool(&self, position: usize) -> &str {
         &self.identity.pools[usize::from(self.layout.pools[position])]
+    }
+
+    /// Whether a selector matches a device. What is unique to the node is added only for a selector that may read it.
+    ///
+    /// # Errors
+    /// When the selector fails on the device.
+    pub fn matches(&self, step: &Step, position: usize) -> Result<bool, FilterError> {
+        let device = &self.layout.devices[position];
+        if !step.reads_identity {
+            return filter::matches(step, device, &device.attributes);
+        }
+        let mut all = device.attributes.clone();
+        all.extend(self.identity.attributes[position].clone());
+        filter::matches(step, device, &all)
     }
 
     fn find(&self, (driver, pool, name): &DeviceId) -> Option<usize> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1 as resource;
 use lanemate_api::validation::device_class::validate_device_class;
-use lanemate_api::{Across, Member, ResourceClass, ValidationError, Within};
+use lanemate_api::{Member, ResourceClass, ValidationError};
 
 use super::filter::{Compiled, Filter, Step};
+use super::{UnitMember, UnitOf};
 use crate::selector::CompileError;
 
 /// All classes of a cluster.
@@ -27,31 +28,9 @@ pub struct Class {
     /// What a device of a DeviceClass passes; empty for a ResourceClass.
     pub filter: Filter,
     /// The unit of a ResourceClass.
-    pub unit: Option<ResourceClassUnit>,
+    pub unit: Option<UnitOf>,
     /// Configuration for drivers; that of the members' classes first.
     pub config: Vec<resource::DeviceClassConfiguration>,
-}
-
-/// The unit of a ResourceClass.
-#[derive(Clone, Debug)]
-pub struct ResourceClassUnit {
-    /// Members in the class's order.
-    pub members: Vec<MemberFilter>,
-    /// Between the devices of the unit.
-    pub within: Within,
-    /// Between the units of a request.
-    pub across: Across,
-}
-
-/// One member of a ResourceClass.
-#[derive(Clone, Debug)]
-pub struct MemberFilter {
-    /// Its name.
-    pub name: String,
-    /// Devices per unit.
-    pub count: u32,
-    /// What such a device passes.
-    pub filter: Filter,
 }
 
 /// Why a class cannot be used.
@@ -173,7 +152,7 @@ impl Classes {
         }
         config.extend(class.spec.config.iter().cloned());
         let locality = &class.spec.locality;
-        let unit = ResourceClassUnit { members, within: locality.within, across: locality.across };
+        let unit = UnitOf { members, within: locality.within, across: locality.across };
         Ok(Class { name: name.to_owned(), filter: Filter::default(), unit: Some(unit), config })
     }
 
@@ -182,7 +161,7 @@ impl Classes {
         class: &str,
         index: usize,
         member: &Member,
-    ) -> Result<(MemberFilter, Vec<resource::DeviceClassConfiguration>), ClassError> {
+    ) -> Result<(UnitMember, Vec<resource::DeviceClassConfiguration>), ClassError> {
         let field = format!("spec.members[{index}].deviceClassName");
         let device_class = &member.device_class_name;
         if self.resources.contains_key(device_class) {
@@ -196,7 +175,7 @@ impl Classes {
         })?;
         let selectors = format!("spec.members[{index}].selectors");
         let steps = self.class_steps(class, &selectors, &member.selectors)?;
-        let filter = MemberFilter {
+        let filter = UnitMember {
             name: member.name.clone(),
             count: member.count,
             filter: of_class.filter.clone().then(Filter::new(steps, &[])),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::api::resource::v1 as resource;
 use lanemate_api::{Across, Within, names};
 
-pub use classes::{Class, ClassError, Classes, ResourceClassUnit};
+pub use classes::{Class, ClassError, Classes};
 pub use filter::{Filter, Step, Toleration};
 pub use placement::{PlacementError, PlacementUse};
 
@@ -62,7 +62,7 @@ pub enum Wants {
     Unit(UnitOf),
 }
 
-/// A unit of a ResourceClass, as one request asks for it.
+/// A unit of a ResourceClass: as the class defines it, or as a request asks for it with filters of its own.
 #[derive(Clone, Debug)]
 pub struct UnitOf {
     /// Members in the class's order.
@@ -262,7 +262,7 @@ fn refuse_unsupported(
     Ok(())
 }
 
-fn unit_of(unit: &ResourceClassUnit, own: &Filter) -> UnitOf {
+fn unit_of(unit: &UnitOf, own: &Filter) -> UnitOf {
     let members = unit.members.iter().map(|member| UnitMember {
         name: member.name.clone(),
         count: member.count,
