@@ -12,7 +12,6 @@ use crate::allocation::{Cluster, Node, Shortage};
 use crate::claim::filter::FilterError;
 use crate::claim::{Claim, Filter};
 use crate::pool::DeviceSet;
-use crate::pool::layout::is_identity;
 
 /// A node that may be chosen, and whether the pod may run there.
 #[derive(Clone, Debug)]
@@ -127,7 +126,7 @@ fn fnv1a(name: &str) -> u64 {
 struct States<'a> {
     problem: &'a Problem,
     filters: Vec<&'a Filter>,
-    /// The answer depends on what is unique to a node.
+    /// A selector reads what is unique to a node.
     reads_identity: bool,
     evaluations: &'a mut Evaluations,
     known: BTreeMap<(usize, DeviceSet, DeviceSet), (Answer, Option<Rank>)>,
@@ -137,9 +136,7 @@ struct States<'a> {
 impl<'a> States<'a> {
     fn new(problem: &'a Problem, evaluations: &'a mut Evaluations, steps: u32) -> Self {
         let filters: Vec<&Filter> = problem.filters.iter().map(|wanted| &wanted.filter).collect();
-        let mut constrained = problem.bonds.iter().chain(&problem.tied);
-        let reads_identity =
-            filters.iter().any(|filter| filter.reads_identity()) || constrained.any(is_identity);
+        let reads_identity = filters.iter().any(|filter| filter.reads_identity());
         Self { problem, filters, reads_identity, evaluations, known: BTreeMap::new(), steps }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lanemate_api::{PathClass, attribute, names};
 
-use crate::attribute::{Attributes, QualifiedName};
+use crate::attribute::{AttributeValue, Attributes, QualifiedName};
 use crate::ids::{Kind, NumaNode};
 use crate::pool::device::is_allocator_taint;
 use crate::pool::{Device, NodePools};
@@ -111,7 +111,7 @@ pub struct Nearness {
 /// The devices of nodes that are alike.
 #[derive(Debug)]
 pub struct Layout {
-    /// In published order, with pool and identity attributes taken out.
+    /// In published order, with the pool taken out, and an index of its value in place of an identity attribute.
     pub devices: Vec<Device>,
     /// Index of each device's pool among the pools of its node.
     pub pools: Vec<u16>,
@@ -153,7 +153,7 @@ pub enum LayoutError {
 }
 
 /// Attributes that differ between nodes that are alike.
-pub(crate) fn is_identity(name: &QualifiedName) -> bool {
+fn is_identity(name: &QualifiedName) -> bool {
     name.domain == names::DRIVER && IDENTITY_ATTRIBUTES.contains(&name.id.as_str())
 }
 
@@ -169,16 +169,14 @@ impl Layout {
         }
         let mut identity = Identity::default();
         let mut pools = Vec::with_capacity(devices.len());
+        let mut unique = Vec::new();
         for device in &mut devices {
             let pool = std::mem::take(&mut device.pool);
             if identity.pools.last() != Some(&pool) {
                 identity.pools.push(pool);
             }
             pools.push(u16::try_from(identity.pools.len() - 1).unwrap_or(u16::MAX));
-            let all = std::mem::take(&mut device.attributes);
-            let (own, common) = all.into_iter().partition(|(name, _)| is_identity(name));
-            device.attributes = common;
-            identity.attributes.push(own);
+            identity.attributes.push(take_identity(&mut device.attributes, &mut unique));
         }
         Ok((Self::compute(devices, pools), identity))
     }
@@ -244,6 +242,22 @@ impl Layout {
     pub fn is_like(&self, other: &Self) -> bool {
         self.devices == other.devices && self.pools == other.pools
     }
+}
+
+/// Takes the identity attributes out and leaves the index of each value among those of the node: which devices
+/// have one value matters to constraints, the value does not.
+fn take_identity(attributes: &mut Attributes, unique: &mut Vec<AttributeValue>) -> Attributes {
+    let mut taken = Attributes::new();
+    let own = attributes.iter_mut().filter(|(name, value)| is_identity(name) && !value.is_list());
+    for (name, value) in own {
+        let index = unique.iter().position(|other| other == value).unwrap_or_else(|| {
+            unique.push(value.clone());
+            unique.len() - 1
+        });
+        let index = AttributeValue::Int(i64::try_from(index).unwrap_or(i64::MAX));
+        taken.insert(name.clone(), std::mem::replace(value, index));
+    }
+    taken
 }
 
 fn all_paths(places: &[Option<Place>], numa: &[Option<NumaNode>]) -> Vec<Nearness> {

@@ -118,3 +118,25 @@ fn nodes_that_are_alike_share_a_layout() {
     assert_ne!(a.identity.attributes, b.identity.attributes);
     assert_eq!(b.device_id(0), ("lanemate.dev".into(), "b".into(), "gpu".into()));
 }
+
+#[test]
+fn a_constraint_on_what_is_unique_to_a_device_holds_for_one_device_only() {
+    use crate::testing::cluster::{claim_value, classes, cluster_of, decided, parse};
+    let device = |name: &str| {
+        json!({"name": name, "attributes": {
+            "type": {"string": "gpu"}, "uuid": {"string": format!("GPU-{name}")}}})
+    };
+    let slice = from_json::<ResourceSlice>(json!({
+        "metadata": {"name": "a"},
+        "spec": {"driver": "lanemate.dev", "nodeName": "a", "devices": [device("x"), device("y")],
+                 "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}},
+    }));
+    let cluster = cluster_of(&[slice]);
+    for (count, expect) in [(1, true), (2, false)] {
+        let mut claim = claim_value("c", &[("g", "gpu.lanemate.dev", count)]);
+        claim["spec"]["devices"]["constraints"] =
+            json!([{"requests": ["g"], "matchAttribute": "lanemate.dev/uuid"}]);
+        let claim = parse(claim, &mut classes(&[])).unwrap();
+        assert_eq!(decided(&cluster, &[&claim]).chosen.is_some(), expect, "{count}");
+    }
+}
