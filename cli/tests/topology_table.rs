@@ -3,20 +3,12 @@
 // Helpers of tests are not seen as tests.
 #![allow(clippy::unwrap_used)]
 
+#[path = "program/golden.rs"]
+mod golden;
 mod program;
 
-use std::path::PathBuf;
-
+use golden::check_golden;
 use program::{capture, hosts, printed};
-
-fn check_golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(text, golden, "{name}: UPDATE_GOLDEN=1 rewrites it");
-}
 
 fn captures() -> Vec<String> {
     let entries = std::fs::read_dir(hosts("captures")).unwrap();

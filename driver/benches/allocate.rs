@@ -70,14 +70,20 @@ fn candidates(cluster: &Cluster) -> Vec<Candidate> {
     names.map(|name| Candidate { name, unfit: None }).collect()
 }
 
+/// A cluster of one node.
+fn one(per_switch: usize, held: Held) -> (Cluster, Vec<Candidate>) {
+    let mut cluster = cluster(&[("n", switches(8, per_switch, per_switch))]);
+    hold(&mut cluster, "n", per_switch, held);
+    let candidates = candidates(&cluster);
+    (cluster, candidates)
+}
+
 fn one_node(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("one-node");
     for (label, per_switch) in NODES {
         for k in [1, 4, 8] {
             for held in [Held::Nothing, Held::AllButTheLast(k), Held::OneTooMany(k)] {
-                let mut cluster = cluster(&[("n", switches(8, per_switch, per_switch))]);
-                hold(&mut cluster, "n", per_switch, held);
-                let candidates = candidates(&cluster);
+                let (cluster, candidates) = one(per_switch, held);
                 let k = u32::try_from(k).unwrap();
                 for (form, claim) in [("class", pairs(k)), ("plain", plain_pairs(k))] {
                     let mut evaluations = Evaluations::default();
@@ -205,9 +211,7 @@ fn ratios() {
     for (label, per_switch) in NODES {
         for k in [1, 4, 8] {
             for held in [Held::Nothing, Held::AllButTheLast(k), Held::OneTooMany(k)] {
-                let mut cluster = cluster(&[("n", switches(8, per_switch, per_switch))]);
-                hold(&mut cluster, "n", per_switch, held);
-                let candidates = candidates(&cluster);
+                let (cluster, candidates) = one(per_switch, held);
                 let claim = pairs(u32::try_from(k).unwrap());
                 let mut evaluations = Evaluations::default();
                 let ours = median(301, || {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+#[path = "../program/golden.rs"]
+mod golden;
 mod objects;
 mod output;
 mod pairs;

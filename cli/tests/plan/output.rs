@@ -1,22 +1,12 @@
 //! The forms of the answer. `UPDATE_GOLDEN=1 cargo test` rewrites the golden files; the diff is the review.
 
-use std::path::PathBuf;
-
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use serde_json::Value;
 
+use crate::golden::check_golden;
 use crate::scene::{Scene, claim, claim_with, example, list, text};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
-
-fn check_golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(text, golden, "{name}: UPDATE_GOLDEN=1 rewrites it");
-}
 
 fn check_table(name: &str, text: &str) {
     check_golden(name, text);
