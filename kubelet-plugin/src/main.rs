@@ -1,0 +1,3 @@
+//! The node binary.
+
+fn main() {}

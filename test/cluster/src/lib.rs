@@ -1,0 +1,1 @@
+//! The real cluster that `hack/cluster` starts, as tests see it.

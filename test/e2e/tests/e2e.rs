@@ -1,0 +1,1 @@
+//! Tests against a real control plane and a real node.
