@@ -1,0 +1,1 @@
+//! The gRPC services that kubelet calls, on unix sockets.

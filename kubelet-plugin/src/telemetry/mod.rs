@@ -1,0 +1,3 @@
+//! What the plugin tells about itself: metrics, health, logs.
+
+pub mod metrics;
