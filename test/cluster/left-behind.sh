@@ -13,7 +13,7 @@ log="$cluster_target/log/$name/cluster.log"
 outside() {
   cat /proc/self/mounts
   ip -oneline link show | sed 's/:.*//' | sort
-  find /etc/cdi /var/lib/kubelet /var/run/cdi /var/run/netns /var/log/pods /var/log/containers -maxdepth 1 2>/dev/null
+  find /etc/cdi /var/lib/kubelet /var/run/cdi /var/run/netns /var/log/pods /var/log/containers -maxdepth 1 2>/dev/null || true
 }
 
 # members NETWORK: the processes in a network namespace.
