@@ -1,6 +1,6 @@
 # The commands of hack/cluster and hack/control-plane. To be sourced; the caller sets $kind to its own name.
 
-for part in shell sweep binaries; do
+for part in shell sweep binaries restart-kubelet; do
   # shellcheck source=/dev/null
   . "$repository_lib/$part.sh"
 done
@@ -80,15 +80,4 @@ status() {
   fi
   echo "$name is running, supervisor $(cat "$runs/$name/supervisor"), logs in $logs"
   inside kubectl get nodes
-}
-
-restart_kubelet() {
-  local before
-  before="$(cat /run/lanemate/kubelet.pid)"
-  kill -TERM "$before"
-  wait_for 30 "another kubelet to be healthy" "$logs/kubelet.log" another_kubelet "$before"
-}
-
-another_kubelet() {
-  [ "$(cat /run/lanemate/kubelet.pid)" != "$1" ] && curl --silent --fail --output /dev/null http://127.0.0.1:10248/healthz
 }

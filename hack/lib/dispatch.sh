@@ -15,7 +15,7 @@ in network, mount and process namespaces of their own. Several can run side by s
   run [NAME] -- COMMAND…  run a command in its namespaces, with KUBECONFIG and PATH set
   with [NAME] -- COMMAND… start it, run a command in its namespaces, stop it; it also ends when this process is killed
 TEXT
-  [ "$kind" = control-plane ] || echo "  restart-kubelet [NAME]  stop kubelet and wait until another one is healthy"
+  [ "$kind" = control-plane ] || echo "  restart-kubelet [NAME]  stop kubelet and wait until another one is at work"
   cat <<TEXT
 
 Programs are built from test/cluster/go.mod into target/cluster/bin, or taken from LANEMATE_CLUSTER_BIN.

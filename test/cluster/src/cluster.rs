@@ -82,7 +82,7 @@ impl Cluster {
         TestNamespace::create(self.client(), namespace, turn).await
     }
 
-    /// Stops kubelet and returns when another one is healthy; for tests in a
+    /// Stops kubelet and returns when another one is at work; for tests in a
     /// [`Cluster::namespace_alone`].
     pub async fn restart_kubelet(&self) -> anyhow::Result<()> {
         let name = env::var("LANEMATE_CLUSTER").context("read LANEMATE_CLUSTER")?;

@@ -14,6 +14,8 @@ pub fn pod(name: &str, script: &str, claims: &[&str]) -> anyhow::Result<Pod> {
         "metadata": {"name": name},
         "spec": {
             "terminationGracePeriodSeconds": 1,
+            // There is no DNS server in the cluster.
+            "dnsPolicy": "Default",
             "resourceClaims": of_pod,
             "containers": [{
                 "name": "main",

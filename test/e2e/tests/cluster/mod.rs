@@ -3,7 +3,8 @@
 use std::env;
 
 use k8s_openapi::api::core::v1::Pod;
-use lanemate_test_cluster::{Cluster, pod};
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use lanemate_test_cluster::{Allocation, Cluster, NODE, claim, pod, until};
 use serde_json::json;
 
 /// Runs until it is told to end.
@@ -55,4 +56,33 @@ async fn a_pod_lives_through_a_restart_of_kubelet() -> anyhow::Result<()> {
     let output = namespace.exec("lasting", &["echo", "here"]).await?;
     assert_eq!(output.stdout, "here\n", "{output}");
     namespace.delete_pod("lasting").await
+}
+
+/// No plugin is registered for the driver, so the pod comes to the node and waits there.
+#[tokio::test]
+async fn a_claim_allocated_by_hand_takes_its_pod_to_the_node() -> anyhow::Result<()> {
+    let cluster = Cluster::current().await?;
+    let namespace = cluster.namespace("allocated-by-hand").await?;
+    namespace.create_object(&claim("gpus", &[("gpu", "gpu.lanemate.dev")])?).await?;
+    let waiting = namespace.create_object(&pod("trainer", WAITS, &["gpus"])?).await?;
+    let environment = json!({"apiVersion": "lanemate.dev/v1alpha1", "kind": "Environment"});
+    let allocation = Allocation::default()
+        .grant("gpu", "gpu-0")
+        .config("FromClaim", &["gpu"], environment)
+        .reserved_for(&waiting);
+    let written = namespace.allocate("gpus", &allocation).await?;
+    let kept = namespace.api::<ResourceClaim>().get("gpus").await?.status.unwrap();
+    assert_eq!(Some(&kept.allocation), written.status.as_ref().map(|status| &status.allocation));
+    let devices = kept.allocation.unwrap().devices.unwrap();
+    assert_eq!(devices.results.unwrap()[0].device, "gpu-0");
+    assert_eq!(devices.config.unwrap().len(), 1);
+    assert_eq!(kept.reserved_for.unwrap()[0].uid, waiting.metadata.uid.unwrap());
+
+    let pods = namespace.api::<Pod>();
+    let node = until("the pod to be bound", async || {
+        let spec = pods.get("trainer").await?.spec.unwrap();
+        Ok(spec.node_name.ok_or_else(|| "unbound".to_owned()))
+    });
+    assert_eq!(node.await?, NODE);
+    Ok(())
 }
