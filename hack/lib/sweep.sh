@@ -29,12 +29,12 @@ locked() {
 
 # Removes the cgroups of every cluster on this machine, and the directories of every cluster of this checkout, that have no supervisor.
 sweep() {
-  local group name
+  local group directory
   while read -r group; do
     is_supervisor "${group##*/lanemate-}" || remove_cgroup "$group"
-  done < <(cgroup_hierarchies | while read -r group; do compgen -G "$group/lanemate-*" || true; done)
-  for name in $(ls "$runs" 2>/dev/null); do
-    is_running "$name" || rm -rf "${runs:?}/$name"
+  done < <(cgroup_hierarchies | while read -r group; do compgen -G "$group/lanemate-[0-9]*" || true; done)
+  for directory in "$runs"/*/; do
+    is_running "$(basename "$directory")" || rm -rf "$directory"
   done
 }
 

@@ -24,6 +24,10 @@ members() {
   done
 }
 
+no_members() {
+  [ -z "$(members "$network")" ]
+}
+
 # gone: nothing of the cluster is there. Says what is, for the log.
 gone() {
   local found
@@ -62,7 +66,7 @@ expect_gone "a kill of the supervisor"
 
 start_with_pod
 kill -KILL "$watcher" "$supervisor"
-wait_for 15 "the processes to end" "$log" eval '[ -z "$(members "$network")" ]'
+wait_for 15 "the processes to end" "$log" no_members
 hack/cluster down "$name"
 expect_gone "a kill of the supervisor and its watcher, and down"
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::cluster::{DRIVER, NODE};
 
-/// What goes into `status.allocation` and `status.reservedFor` of a claim. Devices are of this driver, in the pool of the
-/// cluster's node.
+/// What goes into `status.allocation` and `status.reservedFor` of a claim. Devices are of this
+/// driver, in the pool of the cluster's node.
 #[derive(Clone, Debug, Default)]
 pub struct Allocation {
     results: Vec<Value>,
@@ -29,7 +29,8 @@ impl Allocation {
         self
     }
 
-    /// Adds the parameters of an opaque configuration of this driver, from the class or, with `requests`, from the claim.
+    /// Adds the parameters of an opaque configuration of this driver, from the class or, with
+    /// `requests`, from the claim.
     #[must_use]
     pub fn config(mut self, source: &str, requests: &[&str], parameters: Value) -> Allocation {
         self.config.push(json!({
@@ -48,8 +49,9 @@ impl Allocation {
         self
     }
 
-    /// The `status` of the claim. The node selector has the one form that lets a node's plugin write to the claim; without
-    /// the time stamp, kube-scheduler would set it later and be refused.
+    /// The `status` of the claim. The node selector has the one form that lets a node's plugin
+    /// write to the claim; without the time stamp, kube-scheduler would set it later and be
+    /// refused.
     pub(crate) fn status(&self, time: &str) -> Value {
         let only_there = json!({"key": "metadata.name", "operator": "In", "values": [NODE]});
         json!({

@@ -49,7 +49,8 @@ impl Cluster {
         Ok(Cluster { client, command, logs })
     }
 
-    /// An administrator's client. It belongs to the runtime it was made in, so a test makes its own.
+    /// An administrator's client. It belongs to the runtime it was made in, so a test makes its
+    /// own.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -59,13 +60,14 @@ impl Cluster {
         &self.logs
     }
 
-    /// A namespace of its own for a test, deleted when dropped. One per test: a second one could wait
-    /// for a test that waits for the first.
+    /// A namespace of its own for a test, deleted when dropped. One per test: a second one could
+    /// wait for a test that waits for the first.
     pub async fn namespace(&self, test: &str) -> anyhow::Result<TestNamespace> {
         self.namespace_in_turn(test, Box::new(TURN.read().await)).await
     }
 
-    /// The same for a test that disturbs others, such as by restarting kubelet: no other runs meanwhile.
+    /// The same for a test that disturbs others, such as by restarting kubelet: no other runs
+    /// meanwhile.
     pub async fn namespace_alone(&self, test: &str) -> anyhow::Result<TestNamespace> {
         self.namespace_in_turn(test, Box::new(TURN.write().await)).await
     }

@@ -1,7 +1,8 @@
 //! The real cluster that `hack/cluster` starts, as tests see it.
 //!
-//! Tests run inside the cluster's namespaces, where `hack/e2e` puts them: kubelet's and containerd's directories are at
-//! their usual paths, and the API server is reached through the kubeconfig of an administrator.
+//! Tests run inside the cluster's namespaces, where `hack/e2e` puts them: kubelet's and
+//! containerd's directories are at their usual paths, and the API server is reached through the
+//! kubeconfig of an administrator.
 
 mod allocation;
 mod cluster;

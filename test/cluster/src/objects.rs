@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use serde_json::json;
 
-/// A pod of one container, `main`, that runs a shell script in the busybox image. `claims` are names of ResourceClaims in the
-/// pod's namespace; the container gets them all.
+/// A pod of one container, `main`, that runs a shell script in the busybox image. `claims` are
+/// names of ResourceClaims in the pod's namespace; the container gets them all.
 pub fn pod(name: &str, script: &str, claims: &[&str]) -> anyhow::Result<Pod> {
     let of_pod: Vec<_> =
         claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();

@@ -8,8 +8,9 @@ use tokio::time::{Instant, sleep};
 const LONGEST: Duration = Duration::from_secs(60);
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// Asks every 50 ms until the answer is there, for a minute at most. The error names what was awaited, and how things stood
-/// last: `Ok(Err(state))` of the question is "not yet", `Err` ends the wait at once.
+/// Asks every 50 ms until the answer is there, for a minute at most. The error names what was
+/// awaited, and how things stood last: `Ok(Err(state))` of the question is "not yet", `Err` ends
+/// the wait at once.
 pub async fn until<T>(
     what: &str,
     mut question: impl AsyncFnMut() -> anyhow::Result<Result<T, String>>,
