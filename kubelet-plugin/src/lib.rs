@@ -12,9 +12,13 @@
 
 #![warn(missing_docs)]
 
+pub mod args;
 pub mod claim_id;
 pub mod grpc;
 pub mod kubernetes;
+pub mod machine_source;
 pub mod service;
+pub mod settings;
+pub mod shutdown;
 pub mod state;
 pub mod telemetry;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::ClaimUid;
 use lanemate_driver::machine::Machine;
-use lanemate_driver::prepare::PreparedDevice;
+use lanemate_driver::prepare::{PrepareOptions, PreparedDevice};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -31,6 +31,17 @@ pub struct State {
     questions: mpsc::Sender<Question>,
     held: watch::Receiver<Arc<Vec<Held>>>,
     machine: watch::Receiver<Arc<Machine>>,
+}
+
+/// The machine, read once.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// What it is and offers.
+    pub machine: Machine,
+    /// What plans depend on beside claim and machine.
+    pub options: PrepareOptions,
+    /// What the kernel draws at each boot; absent where it is not known.
+    pub boot_id: Option<String>,
 }
 
 /// What the thread is asked.
