@@ -78,7 +78,9 @@ pub struct TopologyOverride {
 /// Directories, all absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directories {
-    /// Ours below kubelet's plugins: the socket that kubelet calls.
+    /// Kubelet's, for all plugins.
+    pub plugins: PathBuf,
+    /// Ours below it: the socket that kubelet calls, and by default all that we keep.
     pub plugin: PathBuf,
     /// Where plugins register with kubelet.
     pub registry: PathBuf,
@@ -165,9 +167,12 @@ pub fn health_socket(cli: &Cli) -> PathBuf {
     cli.telemetry.health_socket.clone().unwrap_or_else(usual)
 }
 
+fn plugins_directory(args: &DirectoryArgs) -> PathBuf {
+    args.plugins_dir.clone().unwrap_or_else(|| args.kubelet_root.join("plugins"))
+}
+
 fn plugin_directory(args: &DirectoryArgs) -> PathBuf {
-    let usual = || args.kubelet_root.join("plugins");
-    args.plugins_dir.clone().unwrap_or_else(usual).join(names::DRIVER)
+    plugins_directory(args).join(names::DRIVER)
 }
 
 impl Mistakes {
@@ -209,6 +214,7 @@ impl Mistakes {
             state: or(&args.state_dir, plugin.join("state")),
             cdi: args.cdi_root.clone(),
             metadata: or(&args.metadata_dir, plugin.join("metadata")),
+            plugins: plugins_directory(args),
             plugin,
         };
         let given = [

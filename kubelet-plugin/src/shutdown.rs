@@ -68,6 +68,11 @@ impl Stop {
         // The sender is gone when nobody could tell any more: that is the end as well.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
+
+    /// The same for a task that waits for several things: true means that it is to end.
+    pub fn receiver(self) -> watch::Receiver<bool> {
+        self.0
+    }
 }
 
 impl Tasks {

@@ -37,6 +37,7 @@ fn the_defaults_are_those_of_a_node() {
             state: plugin.join("state"),
             cdi: "/var/run/cdi".into(),
             metadata: plugin.join("metadata"),
+            plugins: "/var/lib/kubelet/plugins".into(),
             plugin: plugin.clone(),
         }
     );
