@@ -1,10 +1,10 @@
 //! Reads the machine: the live one below a root, or a captured one. Each reading is fresh.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lanemate_driver::discovery::capture::MAX_CAPTURE_BYTES;
 use lanemate_driver::discovery::facts::Problem;
@@ -20,20 +20,20 @@ use lanemate_driver::topology::{Override, OverrideError};
 use crate::settings::{MachineSettings, TopologyOverride};
 use crate::state::Reading;
 
-/// Where readings come from. It may be moved to another thread, and is used by one.
+/// Where readings come from.
 pub struct MachineSource {
     node: String,
     settings: MachineSettings,
     metadata_dir: String,
     kind: Kind,
     /// What was wrong at the last reading: it is told once, not every minute.
-    told: Cell<BTreeSet<String>>,
+    told: BTreeSet<String>,
 }
 
 enum Kind {
     Live(LiveHost),
-    /// The capture as last understood; absent only while it is read.
-    Captured(Cell<Option<Box<Captured>>>),
+    /// The capture as last understood.
+    Captured(Box<Captured>),
 }
 
 /// A captured machine.
@@ -90,57 +90,37 @@ impl MachineSource {
         metadata_dir: &Path,
     ) -> Result<Self, MachineSourceError> {
         let kind = if settings.root.is_file() {
-            let captured = Captured::read(&settings.root)?;
-            Kind::Captured(Cell::new(Some(Box::new(captured))))
+            Kind::Captured(Box::new(Captured::read(&settings.root)?))
         } else {
             Kind::Live(LiveHost::new(settings.root.clone()))
         };
         // Settings are UTF-8 text.
         let metadata_dir = metadata_dir.to_string_lossy().into_owned();
-        Ok(Self { node, settings, metadata_dir, kind, told: Cell::default() })
+        Ok(Self { node, settings, metadata_dir, kind, told: BTreeSet::new() })
     }
 
     /// Reads the machine. Never fails: what cannot be read is logged, and the rest stands. While a
     /// capture cannot be understood, the last one that could stands.
-    pub fn read(&self) -> Reading {
+    pub fn read(&mut self) -> Reading {
         let mut trouble = BTreeSet::new();
+        if let Kind::Captured(captured) = &mut self.kind
+            && let Err(error) = captured.refresh(&self.settings.root)
+        {
+            trouble.insert(format!("{error}; the machine is taken to be as last read"));
+        }
         let reading = match &self.kind {
             // NVIDIA's library knows the machine that it is loaded on, and no other.
             Kind::Live(host) if host.is_this_machine() => {
                 self.read_from(host, &NvmlLibrary, None, &mut trouble)
             }
             Kind::Live(host) => self.read_from(host, &NoGpuLibrary, None, &mut trouble),
-            Kind::Captured(last) => {
-                let captured = self.refreshed(last.take(), &mut trouble);
-                let reading = captured.as_deref().map(|Captured { capture, own, .. }| {
-                    self.read_from(&capture.host(), capture, own.as_ref(), &mut trouble)
-                });
-                last.set(captured);
-                reading.unwrap_or_default()
+            Kind::Captured(captured) => {
+                let Captured { capture, own, .. } = captured.as_ref();
+                self.read_from(&capture.host(), capture, own.as_ref(), &mut trouble)
             }
         };
         self.tell(trouble);
         reading
-    }
-
-    /// The captured machine as the file has it now, or else the last one.
-    fn refreshed(
-        &self,
-        last: Option<Box<Captured>>,
-        trouble: &mut BTreeSet<String>,
-    ) -> Option<Box<Captured>> {
-        let root = &self.settings.root;
-        let fresh = text(root).and_then(|text| match &last {
-            Some(last) if last.text == text => Ok(None),
-            _ => Captured::parse(root, text).map(|read| Some(Box::new(read))),
-        });
-        match fresh {
-            Ok(fresh) => fresh.or(last),
-            Err(error) => {
-                trouble.insert(format!("{error}; the machine is taken to be as last read"));
-                last
-            }
-        }
     }
 
     /// The configuration's override goes before the capture's own.
@@ -162,24 +142,32 @@ impl MachineSource {
         options.topology_override = xml.map(|xml| xml.text.clone());
         let shown = |Problem { path, message }: &Problem| format!("{path}: {message}");
         trouble.extend(machine.inventory.problems.iter().chain(&problems).map(shown));
-        Reading { machine, options, boot_id: boot_id(host) }
+        Reading { machine: Arc::new(machine), options: Arc::new(options), boot_id: boot_id(host) }
     }
 
-    fn tell(&self, trouble: BTreeSet<String>) {
-        let before = self.told.take();
-        for problem in trouble.difference(&before) {
+    fn tell(&mut self, trouble: BTreeSet<String>) {
+        for problem in trouble.difference(&self.told) {
             tracing::warn!(%problem, "the machine cannot be read as a whole");
         }
-        for problem in before.difference(&trouble) {
+        for problem in self.told.difference(&trouble) {
             tracing::info!(%problem, "no longer a problem");
         }
-        self.told.set(trouble);
+        self.told = trouble;
     }
 }
 
 impl Captured {
     fn read(file: &Path) -> Result<Self, MachineSourceError> {
         Self::parse(file, text(file)?)
+    }
+
+    /// The machine as the file has it now.
+    fn refresh(&mut self, file: &Path) -> Result<(), MachineSourceError> {
+        let text = text(file)?;
+        if text != self.text {
+            *self = Self::parse(file, text)?;
+        }
+        Ok(())
     }
 
     fn parse(file: &Path, text: String) -> Result<Self, MachineSourceError> {

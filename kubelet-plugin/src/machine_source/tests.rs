@@ -68,11 +68,11 @@ fn a_capture_that_changes_is_read_again_and_a_broken_one_leaves_the_last() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("machine.yaml");
     fs::copy(capture_path("dgx-h100"), &file).unwrap();
-    let source = open(settings(&file));
+    let mut source = open(settings(&file));
     assert_eq!(source.read().machine.inventory.devices.len(), 18);
     fs::write(&file, "apiVersion: lanemate.dev/capture-v1\nkind: HostC").unwrap();
     assert_eq!(source.read().machine.inventory.devices.len(), 18);
-    let told = source.told.take();
+    let told = std::mem::take(&mut source.told);
     let told: Vec<&String> = told.iter().filter(|line| line.contains("machine.yaml")).collect();
     assert!(told.len() == 1 && told[0].ends_with("is taken to be as last read"), "{told:?}");
     fs::remove_file(&file).unwrap();
@@ -103,7 +103,7 @@ fn a_file_that_is_no_capture_is_refused_at_once() {
 #[test]
 fn a_directory_without_devices_is_a_machine_that_offers_nothing_until_they_appear() {
     let root = tempfile::tempdir().unwrap();
-    let source = open(settings(root.path()));
+    let mut source = open(settings(root.path()));
     let reading = source.read();
     assert_eq!((devices(&reading), reading.boot_id), (vec![], None));
     let boot_id = root.path().join("proc/sys/kernel/random/boot_id");
@@ -114,8 +114,8 @@ fn a_directory_without_devices_is_a_machine_that_offers_nothing_until_they_appea
 
 #[test]
 fn a_problem_is_told_once() {
-    let source = open(settings(&capture_path("workstation-no-nic")));
+    let mut source = open(settings(&capture_path("workstation-no-nic")));
     source.tell(BTreeSet::from(["a".to_owned(), "b".to_owned()]));
     source.tell(BTreeSet::from(["b".to_owned()]));
-    assert_eq!(source.told.take(), BTreeSet::from(["b".to_owned()]));
+    assert_eq!(std::mem::take(&mut source.told), BTreeSet::from(["b".to_owned()]));
 }

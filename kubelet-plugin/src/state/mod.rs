@@ -37,9 +37,9 @@ pub struct State {
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// What it is and offers.
-    pub machine: Machine,
+    pub machine: Arc<Machine>,
     /// What plans depend on beside claim and machine.
-    pub options: PrepareOptions,
+    pub options: Arc<PrepareOptions>,
     /// What the kernel draws at each boot; absent where it is not known.
     pub boot_id: Option<String>,
 }
