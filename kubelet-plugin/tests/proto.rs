@@ -1,5 +1,6 @@
 //! The code under `generated` is what the files in `proto` say. `UPDATE_GOLDEN=1 cargo test -p
 //! lanemate-kubelet-plugin --test proto` writes it anew; the diff is the review.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
