@@ -426,7 +426,7 @@ async fn a_refusal_by_kubelet_is_known_with_its_reason() {
     let plugin = node.plugin(&claims, Some(UID)).await;
     // A second socket that leads to the same plugin: kubelet takes one of the two.
     let paths = &plugin.serving.paths;
-    fs::hard_link(paths.registration(), node.registry().join("again.sock")).unwrap();
+    fs::hard_link(paths.registration(), node.registry().join("again@reg.sock")).unwrap();
     let kubelet = Kubelet::start(node.settings());
     let mut told = plugin.serving.registered.clone();
     let refused = told.wait_for(|told| matches!(told, Registration::Refused(_)));
@@ -448,7 +448,7 @@ async fn dead_sockets_are_swept_and_nothing_else() {
     {
         dead(own.join(name));
     }
-    for name in [format!("lanemate.dev-{OTHER_UID}-reg.sock"), "lanemate.dev-reg.sock".to_owned()] {
+    for name in [format!("lanemate.dev@{OTHER_UID}-reg.sock"), "lanemate.dev@reg.sock".to_owned()] {
         dead(node.registry().join(name));
     }
     // What is not ours, not a socket, or alive.
@@ -456,14 +456,14 @@ async fn dead_sockets_are_swept_and_nothing_else() {
     dead(node.registry().join("gpu.example.com-reg.sock"));
     dead(node.registry().join("lanemate.dev.example.com-reg.sock"));
     fs::write(own.join("dra-file.sock"), "").unwrap();
-    let _alive = UnixListener::bind(node.registry().join("lanemate.dev-alive-reg.sock")).unwrap();
+    let _alive = UnixListener::bind(node.registry().join("lanemate.dev@alive-reg.sock")).unwrap();
     let plugin = node.plugin(&Claims::named("gpu-0"), Some(UID)).await;
     let mut expect = vec![
         "dra-file.sock".to_owned(),
         format!("dra-{UID}.sock"),
         "gpu.example.com-reg.sock".to_owned(),
-        format!("lanemate.dev-{UID}-reg.sock"),
-        "lanemate.dev-alive-reg.sock".to_owned(),
+        format!("lanemate.dev@{UID}-reg.sock"),
+        "lanemate.dev@alive-reg.sock".to_owned(),
         "lanemate.dev.example.com-reg.sock".to_owned(),
         "other.sock".to_owned(),
     ];
@@ -507,11 +507,11 @@ fn paths_fit_the_kernel_and_name_the_pod() {
     let usual =
         paths("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry/", Some(UID)).unwrap();
     assert_eq!(usual.dra(), format!("/var/lib/kubelet/plugins/lanemate.dev/dra-{UID}.sock"));
-    let registration = format!("/var/lib/kubelet/plugins_registry/lanemate.dev-{UID}-reg.sock");
+    let registration = format!("/var/lib/kubelet/plugins_registry/lanemate.dev@{UID}-reg.sock");
     assert_eq!(usual.registration(), registration);
     let without = paths("/p", "/r", None).unwrap();
     assert_eq!(without.dra(), "/p/lanemate.dev/dra.sock");
-    assert_eq!(without.registration(), "/r/lanemate.dev-reg.sock");
+    assert_eq!(without.registration(), "/r/lanemate.dev@reg.sock");
     // 48 bytes follow the directory: `/lanemate.dev/dra-`, the UID, `.sock`.
     for (length, expect) in [(48, Some(UID.len())), (49, Some(hash)), (68, Some(hash)), (69, None)]
     {

@@ -1,7 +1,7 @@
 //! The gRPC services that kubelet calls, on unix sockets.
 //!
 //! ```text
-//! plugins_registry/lanemate.dev-<pod>-reg.sock   registration: what the driver is, where it serves
+//! plugins_registry/lanemate.dev@<pod>-reg.sock   registration: what the driver is, where it serves
 //! plugins/lanemate.dev/dra-<pod>.sock            dra: prepare and unprepare, v1 and v1beta1
 //!
 //! bind dra -> bind registration -> serve both

@@ -82,9 +82,13 @@ pub enum SocketError {
 }
 
 impl SocketPaths {
-    /// `<plugins>/lanemate.dev/dra-<uid>.sock` and `<registry>/lanemate.dev-<uid>-reg.sock`: names of
+    /// `<plugins>/lanemate.dev/dra-<uid>.sock` and `<registry>/lanemate.dev@<uid>-reg.sock`: names of
     /// their own let two instances serve during an update. The UID is hashed where the path would be
     /// too long, and left out where there is none.
+    ///
+    /// Kubelet sends the percent-encoded path of the registration socket as the `:authority` of its
+    /// calls. Our HTTP/2 library refuses percent signs in the name of a host and takes them before
+    /// an `@`, as the name of a user, so one stands in front of a part that can be a host.
     ///
     /// # Errors
     /// A directory that is not absolute, a path that is too long even so, a UID that is none.
@@ -103,8 +107,8 @@ impl SocketPaths {
             None => format!("{}/dra.sock", names::DRIVER),
         };
         let registration = |uid: Option<&str>| match uid {
-            Some(uid) => format!("{}-{uid}-reg.sock", names::DRIVER),
-            None => format!("{}-reg.sock", names::DRIVER),
+            Some(uid) => format!("{}@{uid}-reg.sock", names::DRIVER),
+            None => format!("{}@reg.sock", names::DRIVER),
         };
         Ok(Self {
             dra: fitting(plugins, pod_uid, dra)?,
@@ -188,8 +192,8 @@ async fn clear(path: &Path) -> Result<(), SocketError> {
 /// Removes what crashed instances have left: sockets with our names at which nobody listens. Kubelet
 /// would try them for ever. What cannot be removed is logged, and stands in nobody's way.
 pub async fn sweep(paths: &SocketPaths) {
-    let prefix = format!("{}-", names::DRIVER);
-    let registration = |name: &str| name.starts_with(&prefix) && name.ends_with("-reg.sock");
+    let prefix = format!("{}@", names::DRIVER);
+    let registration = |name: &str| name.starts_with(&prefix) && name.ends_with("reg.sock");
     let dra =
         |name: &str| name == "dra.sock" || (name.starts_with("dra-") && name.ends_with(".sock"));
     let mut silent = silent_sockets(Path::new(&paths.registration), registration).await;

@@ -24,6 +24,15 @@ pub struct Connection {
     open: Arc<AtomicUsize>,
 }
 
+/// What kubelet sends as the `:authority` of its calls.
+#[derive(Clone, Copy, Debug)]
+pub enum Named {
+    /// The path, with percent signs: to a registration socket.
+    ByPath,
+    /// `localhost`: to the socket for claims.
+    Localhost,
+}
+
 /// A stream that is counted as long as it exists.
 struct Counted {
     stream: UnixStream,
@@ -31,8 +40,12 @@ struct Counted {
 }
 
 impl Connection {
-    /// Connects at once.
-    pub async fn to(path: &Path) -> Result<Self, String> {
+    /// Connects at once. Calls name the server as kubelet names it, see [`Named`].
+    pub async fn to(path: &Path, named: Named) -> Result<Self, String> {
+        let name = named.authority(path);
+        let origin = format!("http://{name}").parse::<Uri>().map_err(|error| {
+            format!("kubelet would name the server {name:?}, which not all servers accept: {error}")
+        })?;
         let open = Arc::new(AtomicUsize::new(0));
         let connector = {
             let (path, open) = (path.to_owned(), Arc::clone(&open));
@@ -46,7 +59,7 @@ impl Connection {
             })
         };
         // The name is not looked up: the connector knows where to go.
-        let endpoint = Endpoint::from_static("http://localhost");
+        let endpoint = Endpoint::from_static("http://localhost").origin(origin);
         let connected = endpoint.connect_with_connector(connector);
         match tokio::time::timeout(CONNECT, connected).await {
             Ok(Ok(channel)) => Ok(Self { channel, open }),
@@ -61,6 +74,23 @@ impl Connection {
 
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Named {
+    /// Go's gRPC escapes all but what RFC 3986, 3.2 knows in an authority.
+    fn authority(self, path: &Path) -> String {
+        let path = match self {
+            Self::ByPath => path.to_string_lossy(),
+            Self::Localhost => return "localhost".to_owned(),
+        };
+        let kept =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]@".contains(&byte);
+        let escaped = |byte: u8| match kept(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        };
+        path.bytes().map(escaped).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Named};
 use crate::generated::registration::registration_client::RegistrationClient;
 use crate::generated::registration::{InfoRequest, PluginInfo, RegistrationStatus};
 use crate::{Device, Plugin, Settings, Version};
@@ -117,7 +117,7 @@ fn forget(
 }
 
 async fn register(memory: &Mutex<Memory>, socket: &Path) -> Result<(), String> {
-    let channel = Connection::to(socket).await?.channel();
+    let channel = Connection::to(socket, Named::ByPath).await?.channel();
     let info = get_info(channel.clone()).await?;
     let wrong = wrong(&info).or_else(|| taken(&lock(memory), &info));
     if let Some(reason) = wrong {
@@ -126,7 +126,7 @@ async fn register(memory: &Mutex<Memory>, socket: &Path) -> Result<(), String> {
         return Err(reason);
     }
     let endpoint = PathBuf::from(info.endpoint);
-    let connection = Connection::to(&endpoint).await.ok();
+    let connection = Connection::to(&endpoint, Named::Localhost).await.ok();
     lock(memory).instances.push(Instance {
         driver: info.name,
         socket: socket.to_owned(),
@@ -203,7 +203,7 @@ async fn connect(memory: &Mutex<Memory>) {
     };
     for endpoint in lost {
         // Nobody there: tried again at the next look.
-        let Ok(connection) = Connection::to(&endpoint).await else { continue };
+        let Ok(connection) = Connection::to(&endpoint, Named::Localhost).await else { continue };
         let mut memory = lock(memory);
         if let Some(instance) = memory.instances.iter_mut().find(|i| i.endpoint == endpoint) {
             instance.connection = Some(connection);

@@ -95,7 +95,7 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path, name: &'static str, change: impl FnOnce(&mut PluginInfo)) -> Self {
-        let sockets = [format!("{name}.sock"), format!("reg/{name}-reg.sock")]
+        let sockets = [format!("{name}.sock"), format!("reg/driver@{name}-reg.sock")]
             .map(|socket| directory.join(socket));
         std::fs::create_dir_all(directory.join("reg")).unwrap();
         let mut info = PluginInfo {
