@@ -76,6 +76,9 @@ pub enum HeldState {
     Releasing,
     /// The node's record of the claim cannot be read.
     Quarantined,
+    /// A word of a later version: held, and more is not known. Never written.
+    #[serde(other)]
+    Unknown,
 }
 
 const KIND: &str = "NodeState";
@@ -95,6 +98,7 @@ impl NodeState {
 }
 
 impl HeldState {
+    /// Those that are written.
     const ALL: [Self; 4] = [Self::Reserved, Self::Prepared, Self::Releasing, Self::Quarantined];
 
     /// The word in the object.
@@ -104,6 +108,7 @@ impl HeldState {
             Self::Prepared => "Prepared",
             Self::Releasing => "Releasing",
             Self::Quarantined => "Quarantined",
+            Self::Unknown => "Unknown",
         }
     }
 }
@@ -286,8 +291,10 @@ mod tests {
         let mut later = state();
         later["status"]["later"] = json!(1);
         later["status"]["held"][0]["claim"] = json!({ "uid": "u" });
+        later["status"]["held"][0]["state"] = json!("Resting");
         let read: NodeState = serde_json::from_value(later).unwrap();
         assert_eq!(read.status.held[0].claim.name, None);
+        assert_eq!(read.status.held[0].state, HeldState::Unknown);
     }
 
     /// Every field of a value stands in the schema.
