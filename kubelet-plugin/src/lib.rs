@@ -14,9 +14,13 @@
 
 pub mod args;
 pub mod claim_id;
+#[cfg(test)]
+mod fake_state;
 pub mod grpc;
 pub mod kubernetes;
 pub mod machine_source;
+pub mod random;
+pub mod reconcile;
 pub mod service;
 pub mod settings;
 pub mod shutdown;

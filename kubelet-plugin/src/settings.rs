@@ -52,7 +52,7 @@ pub struct Settings {
 }
 
 /// How the machine is read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MachineSettings {
     /// The machine's file system, or a captured machine.
     pub root: PathBuf,
@@ -95,7 +95,7 @@ pub struct Directories {
 }
 
 /// The log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LogSettings {
     /// One JSON object, or one line of text.
     pub format: LogFormat,

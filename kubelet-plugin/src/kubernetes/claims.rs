@@ -95,10 +95,13 @@ impl Claims {
     pub async fn consumer(&self, claim: &ResourceClaim) -> Result<Consumer, LookupError> {
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
         let until = Instant::now() + TOTAL;
-        let reserved = claim.status.iter().flat_map(|status| &status.reserved_for).flatten();
+        let reserved = claim.status.as_ref().and_then(|status| status.reserved_for.as_deref());
         let mut found = Vec::new();
         // The API admits 256 of them.
-        for consumer in reserved.filter(|consumer| is_pod(consumer)) {
+        for consumer in reserved.unwrap_or_default() {
+            if !is_pod(consumer) {
+                continue;
+            }
             let deed = format!("get pods {namespace}/{}", consumer.name);
             let pod: Option<Pod> = self.read(&deed, namespace, &consumer.name, until).await?;
             match what_is_wrong(pod.as_ref(), consumer) {

@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::io;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +18,9 @@ use crate::state::State;
 
 /// How long the state thread may take to answer. Its longest work is one claim: a few flushes of a disk.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Most entries of the directory that are looked at: far more than sockets of ours.
+const MOST_SWEPT: usize = 4096;
 
 /// What has been reached; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -77,16 +81,34 @@ impl Health {
     }
 }
 
-/// Binds the socket, in place of what an instance that died has left there.
+/// Binds the socket, in place of what an instance that died has left there. Sockets of other
+/// instances that died are removed as well.
 ///
 /// # Errors
 /// What the operating system says.
 pub fn bind(socket: &Path) -> io::Result<UnixListener> {
     if let Some(parent) = socket.parent() {
         std::fs::create_dir_all(parent)?;
+        sweep(parent);
     }
     remove(socket)?;
     UnixListener::bind(socket)
+}
+
+/// Removes health sockets that nobody listens at. What cannot be looked at or removed stays: it is in
+/// nobody's way.
+fn sweep(directory: &Path) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().take(MOST_SWEPT).flatten();
+    let is_health = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("health-") && name.ends_with(".sock")
+    };
+    for path in entries.map(|entry| entry.path()).filter(is_health) {
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if UnixStream::connect(&path).is_err_and(|error| refused(&error)) {
+            let _ = remove(&path);
+        }
+    }
 }
 
 /// Answers `GET /healthz` and `GET /readyz` until told to stop, and removes the socket then.
@@ -131,13 +153,12 @@ fn remove(socket: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
-    use tokio::sync::{mpsc, oneshot, watch};
+    use tokio::sync::{mpsc, oneshot};
     use tokio::task::JoinHandle;
 
     use super::*;
     use crate::args::Probe;
+    use crate::fake_state::channel;
     use crate::state::Question;
     use crate::telemetry::probe;
 
@@ -153,9 +174,7 @@ mod tests {
     fn serve_in_a_directory() -> Served {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("plugin/health.sock");
-        let held = watch::channel(Default::default()).1;
-        let machine = watch::channel(Default::default()).1;
-        let (state, questions) = State::channel(held, machine);
+        let (state, questions) = channel(Default::default());
         let readiness = Readiness::default();
         let health = Health::new(state, readiness.clone(), Duration::from_millis(300));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -218,10 +237,13 @@ mod tests {
         served.task.abort();
         assert!(served.task.await.unwrap_err().is_cancelled());
         assert!(served.socket.exists(), "as after a kill");
+        let [dead, alive] = ["health-dead.sock", "health-alive.sock"]
+            .map(|name| served.socket.with_file_name(name));
+        drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+        let _listening = std::os::unix::net::UnixListener::bind(&alive).unwrap();
         let again = bind(&served.socket).unwrap();
-        let held = watch::channel(Default::default()).1;
-        let machine = watch::channel(Default::default()).1;
-        let (state, _questions) = State::channel(held, machine);
+        assert_eq!((dead.exists(), alive.exists()), (false, true));
+        let (state, _questions) = channel(Default::default());
         let health = Health::new(state, Readiness::default(), PATIENCE);
         serve(again, health, async {}).await.unwrap();
         assert!(!served.socket.exists());
