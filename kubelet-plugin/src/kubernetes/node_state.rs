@@ -43,6 +43,17 @@ struct Publisher {
     is_missing_told: bool,
 }
 
+/// Why it is not published.
+#[derive(Debug, thiserror::Error)]
+enum PublishError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(
+        "{0}: apply deploy/crds/nodestates.lanemate.dev.yaml; claims are prepared all the same"
+    )]
+    NotInstalled(CallError),
+}
+
 /// Publishes until it is told to end. Trouble with the API server is logged and tried again; nothing
 /// else waits for it.
 ///
@@ -96,7 +107,7 @@ pub async fn run(
 
 impl Publisher {
     /// Makes the stored object say what is held.
-    async fn publish(&mut self, status: NodeStateStatus) -> Result<(), CallError> {
+    async fn publish(&mut self, status: NodeStateStatus) -> Result<(), PublishError> {
         let is_fresh = self.stored.is_none();
         let owner = match self.owner.take() {
             Some(owner) if !is_fresh => owner,
@@ -133,25 +144,22 @@ impl Publisher {
     }
 
     /// How long to wait after a failure. What is stored is no longer known then.
-    fn after(&mut self, error: &CallError, backoff: &mut Backoff) -> Duration {
+    fn after(&mut self, error: &PublishError, backoff: &mut Backoff) -> Duration {
         self.stored = None;
-        let wait = backoff.next_wait().max(error.retry_after());
-        let CallError::NotFound { deed, .. } = error else {
-            tracing::warn!(%error, retry_in = ?wait, "NodeState not published");
-            return wait;
-        };
-        if deed.starts_with("get node ") {
-            tracing::warn!(%error, retry_in = ?wait, "NodeState not published: no such Node yet");
-            return wait;
+        let wait = backoff.next_wait();
+        match error {
+            PublishError::Call(call) => {
+                let wait = wait.max(call.retry_after());
+                tracing::warn!(%error, retry_in = ?wait, "NodeState not published");
+                wait
+            }
+            PublishError::NotInstalled(_) => {
+                if !std::mem::replace(&mut self.is_missing_told, true) {
+                    tracing::warn!(%error, "NodeState not published");
+                }
+                wait.max(NOT_INSTALLED)
+            }
         }
-        if !std::mem::replace(&mut self.is_missing_told, true) {
-            tracing::warn!(
-                %error,
-                "NodeState not published: apply deploy/crds/nodestates.lanemate.dev.yaml; \
-                 claims are prepared all the same"
-            );
-        }
-        wait.max(NOT_INSTALLED)
     }
 
     async fn read(&self) -> Result<Option<NodeState>, CallError> {
@@ -159,9 +167,14 @@ impl Publisher {
         call(deed, self.states.get_opt(&self.node)).await
     }
 
-    async fn create(&self, state: &NodeState) -> Result<NodeState, CallError> {
+    /// Only the kind can be what is not found here.
+    async fn create(&self, state: &NodeState) -> Result<NodeState, PublishError> {
         let deed = || format!("create nodestates {}", self.node);
-        call(deed, self.states.create(&PostParams::default(), state)).await
+        let created = call(deed, self.states.create(&PostParams::default(), state)).await;
+        created.map_err(|error| match error {
+            CallError::NotFound { .. } => PublishError::NotInstalled(error),
+            error => PublishError::Call(error),
+        })
     }
 
     async fn replace(&self, state: &NodeState) -> Result<NodeState, CallError> {

@@ -89,7 +89,15 @@ fn asks<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a str> {
     query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
+/// What is not served at all is answered by the server below the API, in plain text.
+fn not_served() -> Refusal {
+    Refusal::new(404, "", "404 page not found")
+}
+
 fn refuse(refusal: &Refusal) -> Response {
+    if refusal.reason.is_empty() {
+        return (StatusCode::NOT_FOUND, refusal.message.clone()).into_response();
+    }
     let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (code, Json(status(refusal))).into_response()
 }
@@ -103,8 +111,7 @@ fn too_many_requests(seconds: u32) -> Response {
 }
 
 async fn read(request: Request, query: Vec<(String, String)>) -> Result<Asked, Refusal> {
-    let absent = || Refusal::new(404, "NotFound", "the server could not find the resource");
-    let target = Target::parse(request.uri().path()).ok_or_else(absent)?;
+    let target = Target::parse(request.uri().path()).ok_or_else(not_served)?;
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let is_metadata_only = accept.is_some_and(|text| text.contains("as=PartialObjectMetadata"));
     let method = request.method().clone();
@@ -128,7 +135,7 @@ fn check_installed(shared: &Shared, asked: &Asked) -> Result<(), Refusal> {
     if lock(&shared.store).is_installed(asked.target.resource.plural) {
         return Ok(());
     }
-    Err(Refusal::new(404, "NotFound", "the server could not find the requested resource"))
+    Err(not_served())
 }
 
 fn start_watch(shared: &Arc<Shared>, asked: Asked) -> Result<Response, Refusal> {

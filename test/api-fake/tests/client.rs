@@ -134,7 +134,8 @@ where
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), named).await.expect("an event of the watch")
+    let waited = tokio::time::timeout(Duration::from_secs(20), named).await;
+    waited.unwrap_or_else(|_| panic!("waited 20 s for an event of the watch"))
 }
 
 #[tokio::test]

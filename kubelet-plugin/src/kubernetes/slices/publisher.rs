@@ -19,7 +19,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, metadata_watcher};
+use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Client};
 use lanemate_api::names;
 use lanemate_driver::machine::Machine;
@@ -38,7 +38,7 @@ use crate::telemetry::metrics::Metrics;
 const GATHER: Duration = Duration::from_millis(50);
 /// Seconds that one watch lasts. A connection that has died silently is noticed 5 s later, so slices
 /// that vanish meanwhile are back within the minute for which allocators tolerate that.
-const WATCH_SECONDS: u32 = 50;
+pub const WATCH_SECONDS: u32 = 50;
 /// Without a repair for so long, the next one is done at once again.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -56,6 +56,8 @@ pub struct Publisher {
     pub published: watch::Sender<Published>,
     /// Counts writes.
     pub metrics: Metrics,
+    /// Seconds that one watch lasts: [`WATCH_SECONDS`], less in tests.
+    pub watch_seconds: u32,
 }
 
 /// What stands in the cluster, as far as this plugin knows.
@@ -99,10 +101,11 @@ pub async fn run(
     publisher: Publisher,
     mut shutdown: watch::Receiver<bool>,
 ) -> Result<(), TaskError> {
-    let Publisher { client, node, mut machine, mut mode, published, metrics } = publisher;
+    let Publisher { client, node, mut machine, mut mode, published, metrics, watch_seconds } =
+        publisher;
     let selector = format!("spec.driver={},spec.nodeName={node}", names::DRIVER);
-    let mut rounds = Rounds::new(client.clone(), node, selector.clone(), metrics.clone());
-    let mut watch = pin!(watch_slices(client, selector));
+    let mut watch = pin!(watch_slices(client.clone(), &selector, watch_seconds));
+    let mut rounds = Rounds::new(client, node, selector, metrics.clone());
     let mut seen = Seen::default();
     let mut pace = Pace::new();
     let mut last: Option<Vec<ResourceSlice>> = None;
@@ -157,15 +160,15 @@ fn ended(input: &'static str) -> TaskError {
     TaskError::InputEnded { task: "resourceslices", input }
 }
 
-/// The slices of this node, by their metadata: what they say is read when a round needs it. A watch
-/// that is refused because it begins too long ago is made anew, with a list.
+/// The slices of this node, by their metadata: what they say is read when a round needs it.
 fn watch_slices(
     client: Client,
-    selector: String,
-) -> impl Stream<Item = watcher::Result<Event<PartialObjectMeta<ResourceSlice>>>> {
-    let slices: Api<ResourceSlice> = Api::all(client);
-    let config = watcher::Config::default().fields(&selector).timeout(WATCH_SECONDS);
-    metadata_watcher(slices, config).default_backoff()
+    selector: &str,
+    seconds: u32,
+) -> impl Stream<Item = watcher::Result<Event<PartialObjectMeta<ResourceSlice>>>> + use<> {
+    let slices: Api<PartialObjectMeta<ResourceSlice>> = Api::all(client);
+    let config = watcher::Config::default().fields(selector).timeout(seconds);
+    watch_objects(slices, config).default_backoff()
 }
 
 /// A watch that fails may have missed something.
