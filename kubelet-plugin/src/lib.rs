@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 pub mod claim_id;
+pub mod fault;
 pub mod grpc;
 pub mod kubernetes;
 pub mod service;
