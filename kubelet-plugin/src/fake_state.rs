@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lanemate_driver::machine::Machine;
+use lanemate_driver::resource_slice::Mode;
 use tokio::sync::{mpsc, watch};
 
 use crate::state::{Question, State};
@@ -11,5 +12,5 @@ use crate::state::{Question, State};
 pub fn channel(machine: Machine) -> (State, mpsc::Receiver<Question>) {
     let held = watch::channel(Arc::default()).1;
     let machine = watch::channel(Arc::new(machine)).1;
-    State::channel(held, machine)
+    State::channel(held, machine, watch::channel(Mode::default()).1)
 }

@@ -16,6 +16,7 @@ pub mod args;
 pub mod claim_id;
 #[cfg(test)]
 mod fake_state;
+pub mod fault;
 pub mod grpc;
 pub mod kubernetes;
 pub mod machine_source;

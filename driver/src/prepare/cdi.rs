@@ -18,6 +18,14 @@ pub const VERSION: &str = "0.6.0";
 /// Beginning of the name of each spec file of ours.
 pub const FILE_PREFIX: &str = "lanemate.dev-claim_";
 
+/// Annotation of a spec: namespace of the claim.
+pub const CLAIM_NAMESPACE: &str = "lanemate.dev/claim-namespace";
+/// Annotation of a spec: name of the claim.
+pub const CLAIM_NAME: &str = "lanemate.dev/claim-name";
+/// Annotation of a spec: names of the devices that the claim holds on this node, with commas between
+/// them. Those with adminAccess are not among them, since they are held by others, or by nobody.
+pub const HELD_DEVICES: &str = "lanemate.dev/devices";
+
 /// One spec file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -140,6 +148,11 @@ impl Mount {
 /// Name of the spec file of a claim.
 pub fn file_name(uid: &ClaimUid) -> String {
     format!("{FILE_PREFIX}{uid}.json")
+}
+
+/// The claim whose spec file has a name.
+pub fn claim_of_file(name: &str) -> Option<ClaimUid> {
+    name.strip_prefix(FILE_PREFIX)?.strip_suffix(".json")?.parse().ok()
 }
 
 /// The name by which a runtime knows one of our devices.

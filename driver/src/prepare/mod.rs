@@ -232,7 +232,7 @@ pub fn plan(
         });
         devices.push(Device { name, container_edits: edits });
     }
-    let spec = spec(claim, devices);
+    let spec = spec(claim, &inventory.node, devices);
     let mut files = metadata::files(claim, &grants);
     files.extend(environment.file(claim));
     files.push(spec.file(&claim.uid));
@@ -261,16 +261,18 @@ fn needs_of(
     }
 }
 
-fn spec(claim: &AllocatedClaim, devices: Vec<Device>) -> Spec {
-    let annotation =
-        |key: &str, value: &str| (format!("{}/{key}", names::DRIVER), value.to_owned());
+fn spec(claim: &AllocatedClaim, node: &str, devices: Vec<Device>) -> Spec {
+    let held = claim.results.iter().filter(|result| result.pool == node && !result.admin_access);
+    let held: Vec<&str> = held.map(|result| &*result.device).collect();
+    let annotation = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Spec {
         cdi_version: cdi::VERSION.to_owned(),
         kind: cdi::KIND.to_owned(),
         // By these a lost record is rebuilt, or the file of a claim that is gone is found.
         annotations: BTreeMap::from([
-            annotation("claim-namespace", &claim.namespace),
-            annotation("claim-name", &claim.name),
+            annotation(cdi::CLAIM_NAMESPACE, &claim.namespace),
+            annotation(cdi::CLAIM_NAME, &claim.name),
+            annotation(cdi::HELD_DEVICES, &held.join(",")),
         ]),
         devices,
         // CUDA images ask for all GPUs, and NVIDIA's container runtime would inject them, were the

@@ -384,6 +384,7 @@ fn administrators_may_name_a_device_twice_and_it_stands_in_a_variable_once() {
     let nccl = Environment { nccl: true, ..Environment::default() };
     let plan = machine().plan(&asking(claim, &[], nccl)).unwrap();
     assert_eq!(env_of(&plan, 1), ["NCCL_IB_HCA==mlx5_0:1,mlx5_1"]);
+    assert_eq!(plan.spec.annotations[cdi::HELD_DEVICES], NIC);
 }
 
 #[test]
@@ -428,6 +429,8 @@ fn the_spec_comes_last_and_names_the_claim() {
     assert_eq!(spec["kind"], "lanemate.dev/claim");
     assert_eq!(spec["annotations"]["lanemate.dev/claim-namespace"], "ml");
     assert_eq!(spec["annotations"]["lanemate.dev/claim-name"], "four");
+    assert_eq!(spec["annotations"]["lanemate.dev/devices"], format!("{GPU},{NIC}"));
+    assert_eq!(cdi::claim_of_file(&plan.files[1].path.path), Some(claim(&[]).uid));
 }
 
 #[test]
