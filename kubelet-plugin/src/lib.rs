@@ -22,6 +22,7 @@ pub mod kubernetes;
 pub mod machine_source;
 pub mod random;
 pub mod reconcile;
+pub mod run;
 pub mod service;
 pub mod settings;
 pub mod shutdown;

@@ -333,7 +333,12 @@ impl Mistakes {
     }
 
     fn log(&mut self, args: &TelemetryArgs) -> LogSettings {
-        let filter = EnvFilter::try_new(&args.log_level).unwrap_or_else(|_| {
+        let mut filter = args.log_level.clone();
+        // Its failed requests are told by those who made them, with what they were for.
+        if !filter.contains("kube_client") {
+            filter.push_str(",kube_client::client::builder=off");
+        }
+        let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| {
             let expected = "expected error, warn, info, debug or trace, or a list such as \
                             info,lanemate_kubelet_plugin=debug";
             self.add("--log-level", &args.log_level, expected);
