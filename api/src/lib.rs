@@ -8,6 +8,7 @@ pub mod config;
 pub mod device_class;
 pub mod locality;
 pub mod names;
+pub mod node_state;
 pub mod path_class;
 pub mod quantity;
 pub mod resource_class;
@@ -19,6 +20,7 @@ pub use config::{
 };
 pub use device_class::builtin_device_classes;
 pub use locality::{Across, Locality, Within};
+pub use node_state::{NodeState, NodeStateStatus};
 pub use path_class::PathClass;
 pub use quantity::Quantity;
 pub use resource_class::{Member, ResourceClass, ResourceClassSpec, crd};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use lanemate_api::validation::format::is_dns_subdomain;
-use lanemate_driver::discovery::host::realpath;
+use lanemate_driver::discovery::host::trimmed_text;
 use lanemate_driver::discovery::nvml::NvmlLibrary;
 use lanemate_driver::discovery::{GpuLibrary, Host, HostCapture, LiveHost, NoGpuLibrary};
 use lanemate_driver::inventory::Policy;
@@ -14,7 +14,7 @@ use lanemate_driver::machine::Machine;
 use lanemate_driver::topology::Override;
 
 use crate::args::{LiveArgs, MachineArgs};
-use crate::config::Config;
+use crate::config;
 use crate::input;
 use crate::named::NamedFile;
 use crate::run::Usage;
@@ -45,15 +45,14 @@ enum Kind {
 
 /// Reads all machines of a command, in the order of the command line.
 pub fn read(args: &MachineArgs) -> anyhow::Result<Vec<Loaded>> {
-    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
-    let policy = config.policy()?;
+    let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
     let sources = sources(&args.hosts, &args.live)?;
     let overrides = overrides(&args.overrides, &sources)?;
     let read = |file| Xml::read(file).context("topologyOverride of the configuration");
-    let of_config = config.topology_override().map(read).transpose()?;
+    let of_config = config.topology_override.as_deref().map(read).transpose()?;
     let loaded = |source: Source| {
         let xml = overrides.get(&source.name).or(of_config.as_ref());
-        let (machine, override_xml) = source.read(xml, &policy);
+        let (machine, override_xml) = source.read(xml, &config.policy);
         Loaded { source, machine, override_xml }
     };
     Ok(sources.into_iter().map(loaded).collect())
@@ -157,7 +156,8 @@ impl Source {
             );
             return Err(Usage(message).into());
         }
-        let library = is_this_machine(&host);
+        // NVIDIA's library knows the machine that it is loaded on, and no other.
+        let library = host.is_this_machine();
         Ok(Self { name, kind: Kind::Live(host, library) })
     }
 
@@ -203,25 +203,11 @@ impl Source {
     }
 }
 
-/// The root shows the machine that this program runs on: NVIDIA's library knows that one alone. In a
-/// container the machine's files are below another directory, so the directory does not tell.
-fn is_this_machine(host: &LiveHost) -> bool {
-    let boot = "proc/sys/kernel/random/boot_id";
-    let here = read_text(&LiveHost::new("/".into()), boot);
-    here.is_some() && here == read_text(host, boot)
-}
-
 /// The host name below the root, in lower case as kubelet makes a node name of it.
 fn host_name(host: &LiveHost) -> Option<String> {
     let read = |path: &str| {
-        let name = read_text(host, path)?.to_lowercase();
+        let name = trimmed_text(host, path)?.to_lowercase();
         (!name.is_empty() && name != "(none)").then_some(name)
     };
     read("proc/sys/kernel/hostname").or_else(|| read("etc/hostname"))
-}
-
-fn read_text(host: &LiveHost, path: &str) -> Option<String> {
-    let path = realpath(host, path).ok()?;
-    let text = String::from_utf8(host.file(path.as_str()).ok()?).ok()?;
-    Some(text.trim().to_owned())
 }

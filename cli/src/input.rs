@@ -4,10 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use anyhow::anyhow;
 use lanemate_driver::discovery::capture::MAX_CAPTURE_BYTES;
-use serde::de::DeserializeOwned;
-use serde_saphyr::MessageFormatter;
 
 /// Largest file of one document: that of a capture, which is the largest kind of these.
 const MAX_BYTES: u64 = MAX_CAPTURE_BYTES as u64;
@@ -59,27 +56,4 @@ fn bytes(file: &Path, max: u64) -> io::Result<Vec<u8>> {
         File::open(file)?.take(max + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
-}
-
-/// One YAML or JSON document; an empty file is an empty document.
-pub fn yaml<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
-    let text = text(file)?;
-    serde_saphyr::from_str(&text)
-        .map_err(|error| anyhow!("{}: {}", name(file), yaml_problem(&text, 1, &error)))
-}
-
-/// What is wrong with a YAML text, in one line: the line of the file that it is about, and what
-/// stands there. The text begins at line `first`, counted from 1.
-pub fn yaml_problem(text: &str, first: usize, error: &serde_saphyr::Error) -> String {
-    let message = serde_saphyr::UserMessageFormatter.format_message(error).replace('\n', " ");
-    // The parser names its counters, of which nobody knows.
-    let message = match message.starts_with("YAML document too large or too complex") {
-        true => "nested too deeply, or aliases repeat too much".to_owned(),
-        false => message,
-    };
-    let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
-    let Some(line) = line.filter(|line| *line > 0) else { return message };
-    let quote = text.lines().nth(line - 1).map(str::trim).filter(|line| !line.is_empty());
-    let quote = quote.map(|line| format!(" {:?}", line.chars().take(60).collect::<String>()));
-    format!("line {}{}: {message}", first + line - 1, quote.unwrap_or_default())
 }

@@ -125,6 +125,26 @@ pub fn write_atomically(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), File
     sync_directory(directory)
 }
 
+/// Removes a file for good. What is gone already is no error.
+///
+/// # Errors
+/// The step that failed.
+pub fn remove_file(path: &Path) -> Result<(), FilesError> {
+    match fs::remove_file(path) {
+        // A file system that is read-only says so even of a file that is not there.
+        Err(error) if is_gone(&error) || is_absent(path) => Ok(()),
+        removed => {
+            removed.map_err(failed("remove", path))?;
+            sync_directory(parent(path))
+        }
+    }
+}
+
+/// True when a file is there as planned, mode included.
+pub fn is_applied(file: &PlannedFile, roots: &Roots) -> bool {
+    roots.locate(&file.path).is_ok_and(|path| is_same(&path, file.mode, &file.bytes))
+}
+
 /// Removes what writers that died have left in a directory. A missing directory is no error.
 ///
 /// # Errors
@@ -217,27 +237,21 @@ fn sync_directory(directory: &Path) -> Result<(), FilesError> {
         .map_err(failed("flush directory", directory))
 }
 
-fn remove_file(path: &Path) -> Result<(), FilesError> {
-    match fs::remove_file(path) {
-        Err(error) if is_gone(&error) => Ok(()),
-        removed => {
-            removed.map_err(failed("remove", path))?;
-            sync_directory(parent(path))
-        }
-    }
-}
-
 fn remove_empty_parents(path: &Path, root: &Path) -> Result<(), FilesError> {
     let below = |path: &&Path| path.starts_with(root) && *path != root;
     for directory in path.ancestors().skip(1).take_while(below) {
         match fs::remove_dir(directory) {
             Ok(()) => sync_directory(parent(directory))?,
-            Err(error) if is_gone(&error) => {}
+            Err(error) if is_gone(&error) || is_absent(directory) => {}
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
             Err(error) => return Err(failed("remove directory", directory)(error)),
         }
     }
     Ok(())
+}
+
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| is_gone(&error))
 }
 
 fn is_gone(error: &io::Error) -> bool {

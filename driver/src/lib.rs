@@ -7,6 +7,7 @@
 pub mod allocation;
 pub mod attribute;
 pub mod claim;
+pub mod config;
 pub mod discovery;
 pub mod files;
 pub mod ids;
@@ -21,3 +22,4 @@ pub mod selector;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod topology;
+pub mod yaml;

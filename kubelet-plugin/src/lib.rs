@@ -12,9 +12,19 @@
 
 #![warn(missing_docs)]
 
+pub mod args;
 pub mod claim_id;
+#[cfg(test)]
+mod fake_state;
+pub mod fault;
 pub mod grpc;
 pub mod kubernetes;
+pub mod machine_source;
+pub mod random;
+pub mod reconcile;
+pub mod run;
 pub mod service;
+pub mod settings;
+pub mod shutdown;
 pub mod state;
 pub mod telemetry;

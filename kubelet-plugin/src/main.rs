@@ -1,3 +1,11 @@
 //! The node binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use lanemate_kubelet_plugin::args::Cli;
+use lanemate_kubelet_plugin::run;
+
+fn main() -> ExitCode {
+    run::run(Cli::parse())
+}

@@ -7,9 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lanemate_driver::yaml;
 use serde_json::Value;
-
-use crate::input::yaml_problem;
 
 /// Nested lists and objects in one YAML document. An allocated claim with opaque parameters needs
 /// about 12; serde_json allows 128 for JSON.
@@ -83,7 +82,7 @@ pub fn each_document<E: From<SyntaxError>>(
         match serde_saphyr::from_str_with_options::<Value>(chunk, yaml_options(chunk.len())) {
             Ok(document) => take(place, document)?,
             Err(error) => {
-                let message = yaml_problem(chunk, line, &error);
+                let message = yaml::problem(chunk, line, &error);
                 return Err(SyntaxError { file: file.clone(), message }.into());
             }
         }

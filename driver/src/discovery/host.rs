@@ -166,6 +166,19 @@ pub(super) fn realpath_from(
     Ok(RealPath(real))
 }
 
+/// The text of a file below the root, links followed, without the space around it. Absent when it
+/// cannot be read.
+pub fn trimmed_text(host: &dyn Host, path: &str) -> Option<String> {
+    let path = realpath(host, path).ok()?;
+    let text = String::from_utf8(host.file(path.as_str()).ok()?).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// What the kernel draws at random at each boot; absent where the root does not show it.
+pub fn boot_id(host: &dyn Host) -> Option<String> {
+    trimmed_text(host, "proc/sys/kernel/random/boot_id").filter(|id| !id.is_empty())
+}
+
 /// The machine below a directory: `/` for the one we run on.
 #[derive(Clone, Debug)]
 pub struct LiveHost {
@@ -176,6 +189,13 @@ impl LiveHost {
     /// The machine below this root.
     pub fn new(root: PathBuf) -> Self {
         Self { root }
+    }
+
+    /// The root shows the machine that this program runs on. In a container the machine's files are
+    /// below another directory, so the directory does not tell.
+    pub fn is_this_machine(&self) -> bool {
+        let here = boot_id(&Self::new("/".into()));
+        here.is_some() && here == boot_id(self)
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -315,6 +335,19 @@ mod tests {
         assert_eq!(read(&host, "a"), Err(HostError::NotA("file")));
         assert_eq!(host.names("a"), Ok(vec!["b".to_owned(), "chain".to_owned()]));
         assert_eq!(host.names("none"), Err(HostError::Missing));
+    }
+
+    #[test]
+    fn a_root_is_this_machine_by_its_boot_id() {
+        let (_outside, host) = tree();
+        assert!(!host.is_this_machine());
+        let here = boot_id(&LiveHost::new("/".into())).unwrap();
+        let file = host.at("proc/sys/kernel/random/boot_id");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("{here}\n")).unwrap();
+        assert!(host.is_this_machine());
+        fs::write(&file, "\n").unwrap();
+        assert_eq!((boot_id(&host), host.is_this_machine()), (None, false));
     }
 
     #[test]

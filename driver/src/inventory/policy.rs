@@ -8,7 +8,7 @@ use crate::discovery::facts::PciFunction;
 use crate::ids::PciAddress;
 
 /// The `exclude` part of the plugin's configuration.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Policy {
     /// A device that any of these matches is left out.
     pub exclude: Vec<ExcludeRule>,

@@ -12,11 +12,19 @@ use super::{Base, PlannedFile, PlannedPath};
 pub const KIND: &str = "lanemate.dev/claim";
 
 /// The lowest version that has what every spec of ours uses: annotations are 0.6.0, names that
-/// begin with a digit 0.5.0. Some runtimes in the field refuse 1.0.0.
+/// begin with a digit and host paths of nodes 0.5.0. Some runtimes in the field refuse 1.0.0.
 pub const VERSION: &str = "0.6.0";
 
 /// Beginning of the name of each spec file of ours.
 pub const FILE_PREFIX: &str = "lanemate.dev-claim_";
+
+/// Annotation of a spec: namespace of the claim.
+pub const CLAIM_NAMESPACE: &str = "lanemate.dev/claim-namespace";
+/// Annotation of a spec: name of the claim.
+pub const CLAIM_NAME: &str = "lanemate.dev/claim-name";
+/// Annotation of a spec: names of the devices that the claim holds on this node, with commas between
+/// them. Those with adminAccess are not among them, since they are held by others, or by nobody.
+pub const HELD_DEVICES: &str = "lanemate.dev/devices";
 
 /// One spec file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,11 +69,15 @@ pub struct ContainerEdits {
     pub mounts: Vec<Mount>,
 }
 
-/// One device node, at the same path on the host and in the container.
+/// One device node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DeviceNode {
-    /// Absolute path.
+    /// Absolute path in the container.
     pub path: String,
+    /// Absolute path on the host, where it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_path: Option<String>,
     /// `c` or `b`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -116,6 +128,13 @@ impl ContainerEdits {
         add_new(&mut self.device_nodes, other.device_nodes);
         add_new(&mut self.mounts, other.mounts);
     }
+
+    /// Says where on the host the nodes are, unless they are at the same path as in the container.
+    pub(super) fn find_nodes_below(&mut self, root: &str) {
+        for node in self.device_nodes.iter_mut().filter(|_| !root.is_empty()) {
+            node.host_path = Some(format!("{root}{}", node.path));
+        }
+    }
 }
 
 impl Mount {
@@ -129,6 +148,11 @@ impl Mount {
 /// Name of the spec file of a claim.
 pub fn file_name(uid: &ClaimUid) -> String {
     format!("{FILE_PREFIX}{uid}.json")
+}
+
+/// The claim whose spec file has a name.
+pub fn claim_of_file(name: &str) -> Option<ClaimUid> {
+    name.strip_prefix(FILE_PREFIX)?.strip_suffix(".json")?.parse().ok()
 }
 
 /// The name by which a runtime knows one of our devices.

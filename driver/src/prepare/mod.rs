@@ -39,6 +39,9 @@ use self::vendor_cdi::VendorCdi;
 pub struct PrepareOptions {
     /// Directory of [`Base::Metadata`], absolute, as the container runtime sees it.
     pub metadata_dir: String,
+    /// Where the container runtime finds what the machine's root shows, as an absolute path; empty
+    /// where it is the runtime's own root, as on every real node.
+    pub device_root: String,
     /// CDI devices that other programs have put on the host.
     pub vendor_cdi: VendorCdi,
     /// The NVIDIA driver's user-space libraries on the host.
@@ -108,8 +111,8 @@ pub struct PreparedDevice {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PrepareError {
     /// The directory would mean another place to the runtime.
-    #[error("metadata directory {0:?} is not an absolute path")]
-    RelativeDirectory(String),
+    #[error("{0} directory {1:?} is not an absolute path")]
+    RelativeDirectory(&'static str, String),
     /// No result is for this node.
     #[error("claim {claim} has no device of {} in pool {node}{}", names::DRIVER, held_in(pools))]
     NothingForNode {
@@ -184,7 +187,7 @@ impl PrepareOptions {
         let nvidia_libraries = version
             .map(|version| NvidiaLibraries::read(host, driver_root, version))
             .unwrap_or_default();
-        (Self { metadata_dir, vendor_cdi, nvidia_libraries, topology_override: None }, problems)
+        (Self { metadata_dir, vendor_cdi, nvidia_libraries, ..Self::default() }, problems)
     }
 }
 
@@ -199,8 +202,12 @@ pub fn plan(
     inventory: &Inventory,
     options: &PrepareOptions,
 ) -> Result<PreparePlan, PrepareError> {
-    if !options.metadata_dir.starts_with('/') {
-        return Err(PrepareError::RelativeDirectory(options.metadata_dir.clone()));
+    let (metadata, device_root) = (&options.metadata_dir, &options.device_root);
+    if !metadata.starts_with('/') {
+        return Err(PrepareError::RelativeDirectory("metadata", metadata.clone()));
+    }
+    if !device_root.is_empty() && !device_root.starts_with('/') {
+        return Err(PrepareError::RelativeDirectory("device root", device_root.clone()));
     }
     let grants = grant::of_node(claim, facts, inventory)?;
     let mut notes = grant::notes(claim, inventory);
@@ -216,6 +223,7 @@ pub fn plan(
         let mut edits = needs.edits;
         edits.merge(environment.edits(claim, grant, facts, options)?);
         edits.merge(metadata::edits(claim, grant, options));
+        edits.find_nodes_below(&options.device_root);
         prepared.push(PreparedDevice {
             request: grant.request.request().to_owned(),
             pool: grant.pool.to_owned(),
@@ -224,7 +232,7 @@ pub fn plan(
         });
         devices.push(Device { name, container_edits: edits });
     }
-    let spec = spec(claim, devices);
+    let spec = spec(claim, &inventory.node, devices);
     let mut files = metadata::files(claim, &grants);
     files.extend(environment.file(claim));
     files.push(spec.file(&claim.uid));
@@ -253,16 +261,18 @@ fn needs_of(
     }
 }
 
-fn spec(claim: &AllocatedClaim, devices: Vec<Device>) -> Spec {
-    let annotation =
-        |key: &str, value: &str| (format!("{}/{key}", names::DRIVER), value.to_owned());
+fn spec(claim: &AllocatedClaim, node: &str, devices: Vec<Device>) -> Spec {
+    let held = claim.results.iter().filter(|result| result.pool == node && !result.admin_access);
+    let held: Vec<&str> = held.map(|result| &*result.device).collect();
+    let annotation = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Spec {
         cdi_version: cdi::VERSION.to_owned(),
         kind: cdi::KIND.to_owned(),
         // By these a lost record is rebuilt, or the file of a claim that is gone is found.
         annotations: BTreeMap::from([
-            annotation("claim-namespace", &claim.namespace),
-            annotation("claim-name", &claim.name),
+            annotation(cdi::CLAIM_NAMESPACE, &claim.namespace),
+            annotation(cdi::CLAIM_NAME, &claim.name),
+            annotation(cdi::HELD_DEVICES, &held.join(",")),
         ]),
         devices,
         // CUDA images ask for all GPUs, and NVIDIA's container runtime would inject them, were the

@@ -63,9 +63,13 @@ impl NvidiaLibraries {
         Self { mounts: mounts.concat() }
     }
 
-    /// One mount per file, name and directory.
-    pub(super) fn mounts(&self) -> Vec<Mount> {
-        self.mounts.clone()
+    /// One mount per file, name and directory. The runtime finds the files below `root`.
+    pub(super) fn mounts(&self, root: &str) -> Vec<Mount> {
+        let below = |mount: &Mount| Mount {
+            host_path: format!("{root}{}", mount.host_path),
+            ..mount.clone()
+        };
+        self.mounts.iter().map(below).collect()
     }
 }
 
@@ -117,7 +121,7 @@ mod tests {
             write_atomically(&root.path().join(path), 0o755, b"ELF").unwrap();
         }
         let host = LiveHost::new(PathBuf::from(root.path()));
-        let mounts = NvidiaLibraries::read(&host, driver_root, version).mounts();
+        let mounts = NvidiaLibraries::read(&host, driver_root, version).mounts("");
         mounts.iter().map(|m| format!("{} -> {}", m.host_path, m.container_path)).collect()
     }
 

@@ -86,6 +86,12 @@ impl VendorCdi {
         Self { devices: devices.collect() }
     }
 
+    /// Those of the devices whose fully qualified names are given.
+    pub fn only<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let found = names.into_iter().filter_map(|name| self.devices.get_key_value(name));
+        Self { devices: found.map(|(name, nodes)| (name.clone(), nodes.clone())).collect() }
+    }
+
     /// Host paths of the device nodes that a container gets with a device, if the device exists.
     pub fn device_nodes(&self, name: &str) -> Option<&BTreeSet<String>> {
         self.devices.get(name)

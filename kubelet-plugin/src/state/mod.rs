@@ -10,6 +10,26 @@
 //! ```
 //! A device is held from the moment that the record says `Reserved` until the record is gone.
 
+mod checksum;
+mod host_files;
+mod identity;
+mod kubelet;
+mod lock;
+mod mode;
+mod node;
+mod plans;
+mod prepare;
+mod reconcile;
+pub mod record;
+mod records;
+mod release;
+mod thread;
+mod tombstone;
+mod view;
+
+pub use node::{Node, Reading, Settings, Source, StateError};
+pub use thread::start;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +37,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::ClaimUid;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::prepare::PreparedDevice;
+use lanemate_driver::resource_slice::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -31,6 +52,7 @@ pub struct State {
     questions: mpsc::Sender<Question>,
     held: watch::Receiver<Arc<Vec<Held>>>,
     machine: watch::Receiver<Arc<Machine>>,
+    mode: watch::Receiver<Mode>,
 }
 
 /// What the thread is asked.
@@ -176,6 +198,9 @@ pub enum UnprepareError {
 }
 
 impl HeldState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Reserved, Self::Prepared, Self::Releasing, Self::Quarantined];
+
     /// The word in `NodeState` and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -192,9 +217,10 @@ impl State {
     pub fn channel(
         held: watch::Receiver<Arc<Vec<Held>>>,
         machine: watch::Receiver<Arc<Machine>>,
+        mode: watch::Receiver<Mode>,
     ) -> (Self, mpsc::Receiver<Question>) {
         let (questions, receiver) = mpsc::channel(WAITING);
-        (Self { questions, held, machine }, receiver)
+        (Self { questions, held, machine, mode }, receiver)
     }
 
     /// What is held, and every change of it.
@@ -205,6 +231,11 @@ impl State {
     /// The machine as last read, and every change of it.
     pub fn machine(&self) -> watch::Receiver<Arc<Machine>> {
         self.machine.clone()
+    }
+
+    /// Who allocates, and every change of it: a change that is asked for waits until nothing is held.
+    pub fn mode(&self) -> watch::Receiver<Mode> {
+        self.mode.clone()
     }
 
     /// See [`Question::Ticket`].
@@ -254,6 +285,11 @@ impl State {
         self.ask(Question::Rescan).await
     }
 
+    /// How many questions wait for the thread.
+    pub fn waiting(&self) -> usize {
+        self.questions.max_capacity() - self.questions.capacity()
+    }
+
     /// True when the thread answers within a time.
     pub async fn is_responsive(&self, within: Duration) -> bool {
         matches!(tokio::time::timeout(within, self.claims()).await, Ok(Some(_)))
@@ -266,3 +302,6 @@ impl State {
         answered.await.ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

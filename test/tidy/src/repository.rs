@@ -18,6 +18,11 @@ impl TextFile {
             || self.path.ends_with("/tests.rs")
     }
 
+    /// Written by a program, and compared by a test: what it looks like is the program's choice.
+    pub fn is_generated(&self) -> bool {
+        self.path.split('/').rev().skip(1).any(|part| part == "generated")
+    }
+
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }

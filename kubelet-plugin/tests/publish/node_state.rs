@@ -1,0 +1,162 @@
+//! The NodeState says what is held, and is written when that changes.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use lanemate_api::NodeState;
+use lanemate_kubelet_plugin::claim_id::ClaimId;
+use lanemate_kubelet_plugin::kubernetes::{TaskError, node_state};
+use lanemate_kubelet_plugin::state::{Held, HeldState};
+use lanemate_test_api::{Fault, NODE_STATES, NODES, TestApi};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::harness::{api, client, put_node};
+
+struct Running {
+    held: watch::Sender<Arc<Vec<Held>>>,
+    shutdown: watch::Sender<bool>,
+    task: JoinHandle<Result<(), TaskError>>,
+}
+
+async fn start(api: &TestApi) -> Running {
+    let (held, receiver) = watch::channel(Arc::default());
+    let (shutdown, ending) = watch::channel(false);
+    let task = tokio::spawn(node_state::run(client(api).await, "n1".to_owned(), receiver, ending));
+    Running { held, shutdown, task }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.shutdown.send_replace(true);
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+fn held(uid: &str, state: HeldState) -> Held {
+    let claim =
+        ClaimId { namespace: "ns".to_owned(), name: format!("c-{uid}"), uid: uid.parse().unwrap() };
+    Held { claim, devices: vec!["gpu-0".to_owned(), "nic-0".to_owned()], state }
+}
+
+fn stored(api: &TestApi) -> Option<NodeState> {
+    let object = api.get(&format!("{NODE_STATES}/n1"))?;
+    Some(serde_json::from_value(object).unwrap())
+}
+
+/// Waits until the stored object lists these claims, and returns it.
+async fn wait(api: &TestApi, uids: &[&str]) -> NodeState {
+    let listed = |state: &NodeState| {
+        state.status.held.iter().map(|held| held.claim.uid.clone()).collect::<Vec<_>>() == uids
+    };
+    let what = format!("a NodeState with {uids:?}");
+    api.wait(&what, |api| stored(api).filter(listed)).await.unwrap()
+}
+
+#[tokio::test]
+async fn it_is_there_from_the_start_and_follows_what_is_held() {
+    let api = api(&["n1"]).await;
+    let running = start(&api).await;
+    let empty = wait(&api, &[]).await;
+    let owner = &empty.metadata.owner_references.unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("Node", "n1"));
+    let both = vec![held("b", HeldState::Reserved), held("a", HeldState::Prepared)];
+    running.held.send_replace(Arc::new(both));
+    let state = serde_json::to_value(wait(&api, &["a", "b"]).await).unwrap();
+    assert_eq!(
+        state["status"]["held"][0],
+        json!({
+            "claim": { "namespace": "ns", "name": "c-a", "uid": "a" },
+            "devices": ["gpu-0", "nic-0"], "state": "Prepared",
+        })
+    );
+    running.held.send_replace(Arc::default());
+    wait(&api, &[]).await;
+    assert_eq!((api.count("POST", NODE_STATES), api.count("PUT", NODE_STATES)), (1, 2));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_when_it_says_so_already() {
+    let api = api(&["n1"]).await;
+    let running = start(&api).await;
+    running.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
+    let before = wait(&api, &["a"]).await;
+    running.stop().await;
+    let reads = api.count("GET", NODE_STATES);
+    let again = start(&api).await;
+    again.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
+    let looked = |api: &TestApi| (api.count("GET", NODE_STATES) > reads).then_some(());
+    api.wait("a read after the start", looked).await.unwrap();
+    again.held.send_replace(Arc::new(vec![held("b", HeldState::Prepared)]));
+    wait(&api, &["b"]).await;
+    again.stop().await;
+    assert_eq!(before.metadata.uid, stored(&api).unwrap().metadata.uid);
+    assert!(api.count("PUT", NODE_STATES) <= 3, "{:#?}", api.requests());
+}
+
+#[tokio::test]
+async fn errors_of_the_api_server_are_overcome() {
+    let check = async |fault: Fault| {
+        let api = api(&["n1"]).await;
+        for method in ["GET", "POST", "PUT"] {
+            api.faults().next(method, NODE_STATES, fault.clone(), 1);
+        }
+        let running = start(&api).await;
+        wait(&api, &[]).await;
+        running.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
+        wait(&api, &["a"]).await;
+        running.stop().await;
+    };
+    let faults = [
+        Fault::Status(409, "Conflict"),
+        Fault::Status(500, "InternalError"),
+        Fault::Status(403, "Forbidden"),
+        Fault::TooManyRequests(1),
+        Fault::LoseAnswer,
+        Fault::Drop,
+    ];
+    join_all(faults.map(check)).await;
+}
+
+#[tokio::test]
+async fn it_is_written_on_what_is_stored_when_somebody_else_wrote() {
+    let api = api(&["n1"]).await;
+    let running = start(&api).await;
+    wait(&api, &[]).await;
+    let mut touched: Value = api.get(&format!("{NODE_STATES}/n1")).unwrap();
+    touched["metadata"]["labels"] = json!({ "a": "b" });
+    api.put(touched).unwrap();
+    running.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
+    assert!(wait(&api, &["a"]).await.metadata.labels.is_some());
+    // Removed, with its Node, which came back.
+    api.remove(NODE_STATES);
+    api.remove(NODES);
+    let uid = put_node(&api, "n1");
+    running.held.send_replace(Arc::new(vec![held("b", HeldState::Prepared)]));
+    let state = wait(&api, &["b"]).await;
+    assert_eq!(state.metadata.owner_references.unwrap()[0].uid, uid);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_definition_that_is_not_installed_stops_nothing() {
+    let api = api(&["n1"]).await;
+    api.set_installed("nodestates", false);
+    let running = start(&api).await;
+    let tried = |api: &TestApi| (api.count("POST", NODE_STATES) > 0).then_some(());
+    api.wait("a try", tried).await.unwrap();
+    running.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
+    assert!(!running.task.is_finished());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn the_task_ends_with_an_error_when_nobody_can_tell_what_is_held() {
+    let api = api(&["n1"]).await;
+    let running = start(&api).await;
+    drop(running.held);
+    let error = running.task.await.unwrap().unwrap_err();
+    assert!(error.to_string().starts_with("nodestates has ended: held claims no longer come"));
+}
