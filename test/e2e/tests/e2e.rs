@@ -2,3 +2,4 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod cluster;
+mod plugin;
