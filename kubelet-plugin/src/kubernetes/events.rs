@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event as Wire;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use lanemate_api::names;
 use serde_json::json;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use self::fold::{Decision, Fold};
 use super::call::{CallError, call};
-use super::{TaskError, told_to_end};
+use super::{TaskError, as_plugin, told_to_end};
 use crate::claim_id::ClaimId;
 
 mod fold;
@@ -132,7 +132,7 @@ impl Writer {
     async fn create(&mut self, event: &Event) -> Result<(), CallError> {
         let wire = self.wire(event);
         let deed = || format!("create events.events.k8s.io for {}", self.words(&event.about));
-        let created = call(deed, self.api(event).create(&PostParams::default(), &wire)).await?;
+        let created = call(deed, self.api(event).create(&as_plugin(), &wire)).await?;
         self.fold.created(event, created.metadata.name.unwrap_or_default());
         Ok(())
     }

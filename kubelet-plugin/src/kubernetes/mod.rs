@@ -9,7 +9,11 @@ pub mod node;
 pub mod node_state;
 pub mod slices;
 
+use kube::api::PostParams;
 use tokio::sync::watch;
+
+/// Who writes.
+const MANAGER: &str = "lanemate-kubelet-plugin";
 
 /// Why a task has ended before it was told to.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -28,4 +32,9 @@ pub enum TaskError {
 pub(crate) async fn told_to_end(shutdown: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, and that is an end too.
     let _ = shutdown.wait_for(|end| *end).await;
+}
+
+/// A write in the plugin's name: the API server notes in `managedFields` who wrote what.
+pub(crate) fn as_plugin() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::PostParams;
 use kube::{Api, Client};
 use lanemate_api::node_state::{
     ClaimRef, HeldClaim, HeldState as Published, MAX_HELD, NodeState, NodeStateStatus,
@@ -21,7 +20,7 @@ use tokio::time::Instant;
 
 use super::backoff::{Backoff, spread};
 use super::call::{CallError, call};
-use super::{TaskError, node, told_to_end};
+use super::{TaskError, as_plugin, node, told_to_end};
 use crate::state::{Held, HeldState};
 
 /// Changes of one Prepare that are written as one.
@@ -164,13 +163,17 @@ impl Publisher {
 
     async fn read(&self) -> Result<Option<NodeState>, CallError> {
         let deed = || format!("get nodestates {}", self.node);
-        call(deed, self.states.get_opt(&self.node)).await
+        match call(deed, self.states.get(&self.node)).await {
+            // Or there is no such kind; the attempt to create it tells.
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Only the kind can be what is not found here.
     async fn create(&self, state: &NodeState) -> Result<NodeState, PublishError> {
         let deed = || format!("create nodestates {}", self.node);
-        let created = call(deed, self.states.create(&PostParams::default(), state)).await;
+        let created = call(deed, self.states.create(&as_plugin(), state)).await;
         created.map_err(|error| match error {
             CallError::NotFound { .. } => PublishError::NotInstalled(error),
             error => PublishError::Call(error),
@@ -179,7 +182,7 @@ impl Publisher {
 
     async fn replace(&self, state: &NodeState) -> Result<NodeState, CallError> {
         let deed = || format!("update nodestates {}", self.node);
-        call(deed, self.states.replace(&self.node, &PostParams::default(), state)).await
+        call(deed, self.states.replace(&self.node, &as_plugin(), state)).await
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 
 use super::content::Content;
 use super::plan::{Memory, Wanted, Write, plan};
 use super::seen::version;
 use crate::kubernetes::call::{CallError, call};
-use crate::kubernetes::node;
+use crate::kubernetes::{as_plugin, node};
 use crate::telemetry::metrics::Metrics;
 
 /// Does rounds.
@@ -100,13 +100,13 @@ impl Rounds {
 
     async fn create(&self, slice: &ResourceSlice) -> Result<ResourceSlice, CallError> {
         let deed = || format!("create resourceslices {}", slice.name_any());
-        call(deed, self.slices.create(&PostParams::default(), slice)).await
+        call(deed, self.slices.create(&as_plugin(), slice)).await
     }
 
     async fn update(&self, slice: &ResourceSlice) -> Result<ResourceSlice, CallError> {
         let name = slice.name_any();
         let deed = || format!("update resourceslices {name}");
-        call(deed, self.slices.replace(&name, &PostParams::default(), slice)).await
+        call(deed, self.slices.replace(&name, &as_plugin(), slice)).await
     }
 
     async fn delete(
