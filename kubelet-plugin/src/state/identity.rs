@@ -9,6 +9,7 @@ use lanemate_driver::discovery::Facts;
 use lanemate_driver::ids::PciAddress;
 use lanemate_driver::machine::Machine;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// What tells one card from another, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Identity {
     /// Serial number, from the vital product data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// What this version does not know of an identity on record.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
 
 /// The published identities, and when they were seen to change.
@@ -54,6 +58,7 @@ impl Identity {
                 .or_else(|| function.and_then(|function| function.unique_id.clone())),
             node_guid: guid.filter(|guid| guid != NO_GUID),
             serial: function.and_then(|function| function.vpd.get("SN").cloned()),
+            rest: Map::new(),
         }
     }
 
@@ -79,6 +84,7 @@ impl Identity {
             uuid: self.uuid.or_else(|| other.uuid.clone()),
             node_guid: self.node_guid.or_else(|| other.node_guid.clone()),
             serial: self.serial.or_else(|| other.serial.clone()),
+            rest: self.rest,
         }
     }
 }

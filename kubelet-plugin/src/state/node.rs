@@ -138,7 +138,9 @@ impl Node {
     /// Reads the machine.
     pub fn read(&mut self, now: Timestamp) -> Reading {
         let reading = (self.source)();
-        if !is_same(&reading.machine, &self.machine) {
+        let is_same = Arc::ptr_eq(&reading.machine, &self.machine)
+            || is_same(&reading.machine, &self.machine);
+        if !is_same {
             self.identities.note(&reading.machine, now);
             self.machine = Arc::clone(&reading.machine);
         }

@@ -1,1 +1,17 @@
 //! The real cluster that `hack/cluster` starts, as tests see it.
+//!
+//! Tests run inside the cluster's namespaces, where `hack/e2e` puts them: kubelet's and
+//! containerd's directories are at their usual paths, and the API server is reached through the
+//! kubeconfig of an administrator.
+
+mod allocation;
+mod cluster;
+mod namespace;
+mod objects;
+mod wait;
+
+pub use allocation::Allocation;
+pub use cluster::{CDI_DIR, Cluster, KUBELET_DIR, NODE};
+pub use namespace::{Output, TestNamespace};
+pub use objects::{claim, pod};
+pub use wait::until;

@@ -4,4 +4,5 @@ mod faults;
 mod place;
 mod prepare;
 mod reconcile;
+mod records;
 mod threads;

@@ -1,0 +1,77 @@
+# From the command line to a command. To be sourced after command-line.sh.
+
+usage() {
+  local what="etcd, API server, controller manager and scheduler"
+  [ "$kind" = control-plane ] || what="$what, and one node with kubelet, containerd and runc"
+  cat <<TEXT
+hack/$kind COMMAND [NAME]
+
+$what,
+in network, mount and process namespaces of their own. Several can run side by side, each with a NAME ($kind unless given).
+
+  up [NAME]               start it, and print what to type next
+  down [NAME]             stop it; nothing stays but its logs
+  status [NAME]           say whether it runs, with its nodes; status 1 when it does not
+  run [NAME] -- COMMAND…  run a command in its namespaces, with KUBECONFIG and PATH set
+  with [NAME] -- COMMAND… start it, run a command in its namespaces, stop it; it also ends when this process is killed
+TEXT
+  [ "$kind" = control-plane ] || echo "  restart-kubelet [NAME]  stop kubelet and wait until another one is at work"
+  cat <<TEXT
+
+Programs are built from test/cluster/go.mod into target/cluster/bin, or taken from LANEMATE_CLUSTER_BIN.
+With LANEMATE_CLUSTER_OWNER, a process id, \`up\` starts what ends when that process does. More: docs/dev/cluster.md.
+TEXT
+}
+
+print_next_steps() {
+  cat <<TEXT
+$name is ready. Inside of its namespaces, KUBECONFIG is /run/lanemate/admin.kubeconfig:
+  hack/$kind run $name -- kubectl get nodes,pods --all-namespaces
+  hack/$kind run $name -- bash
+  hack/$kind down $name
+TEXT
+}
+
+# Ends the cluster whatever becomes of the command, and with the command's status.
+with() {
+  ! is_running "$name" || fail "$name is running already: hack/$kind run $name -- COMMAND…"
+  trap stop EXIT
+  up "$$"
+  inside "$@"
+}
+
+dispatch() {
+  local command="${1:---help}"
+  shift || true
+  name="$kind"
+  if [ $# -gt 0 ] && [ "$1" != -- ]; then
+    name="$1"
+    shift
+  fi
+  [[ "$name" =~ ^[a-z0-9][a-z0-9-]{0,30}$ ]] || fail "the name $name: expected up to 31 of a-z, 0-9 and -"
+  logs="$cluster_target/log/$name"
+  case "$command" in
+    run | with)
+      { [ "${1:-}" = -- ] && [ $# -gt 1 ]; } || fail "expected hack/$kind $command [NAME] -- COMMAND…"
+      shift
+      ;;
+    *) [ $# -eq 0 ] || fail "not understood: $*; see hack/$kind --help" ;;
+  esac
+  case "$command" in
+    up)
+      up "${LANEMATE_CLUSTER_OWNER:-0}"
+      print_next_steps
+      ;;
+    down) stop ;;
+    status) status ;;
+    run) inside "$@" ;;
+    with) with "$@" ;;
+    restart-kubelet)
+      [ "$kind" = cluster ] || fail "a control plane has no kubelet"
+      inside "$0" restart-kubelet-inside "$name"
+      ;;
+    restart-kubelet-inside) restart_kubelet ;;
+    -h | --help | help) usage ;;
+    *) fail "no command $command; see hack/$kind --help" ;;
+  esac
+}
