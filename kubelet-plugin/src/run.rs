@@ -325,10 +325,10 @@ async fn follow(
 }
 
 async fn until(stop: Stop, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let asked = stop.clone();
     tokio::select! {
-        // What it works for may end together with it.
-        biased;
         () = stop.requested() => Ok(()),
-        ended = work => ended,
+        // What it works for may end together with it, and be seen to end before the wish is.
+        ended = work => if asked.is_requested() { Ok(()) } else { ended },
     }
 }

@@ -69,7 +69,12 @@ impl Stop {
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 
-    /// The same for a task that waits for several things: true means that it is to end.
+    /// True when the task is to end.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// The wish itself, for a task that waits for several things: true means that it is to end.
     pub fn receiver(self) -> watch::Receiver<bool> {
         self.0
     }

@@ -16,7 +16,9 @@ use tokio::net::UnixListener;
 
 use crate::state::State;
 
-/// How long the state thread may take to answer. Its longest work is one claim: a few flushes of a disk.
+/// How long the state thread may take to answer. Its longest work is some claims, a few flushes of a
+/// disk each. It may wait longer for the lock that another instance holds; probes fail several times
+/// before kubelet acts.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Most entries of the directory that are looked at: far more than sockets of ours.
