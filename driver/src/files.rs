@@ -47,6 +47,11 @@ impl Roots {
         }
     }
 
+    /// True when something is at the place of a file.
+    pub fn has(&self, path: &PlannedPath) -> bool {
+        self.locate(path).is_ok_and(|path| fs::symlink_metadata(path).is_ok())
+    }
+
     fn locate(&self, path: &PlannedPath) -> Result<PathBuf, FilesError> {
         let relative = Path::new(&path.path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));

@@ -9,19 +9,20 @@
 //! records, and publishes when the API server is back.
 
 use std::future::Future;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use lanemate_driver::files::Roots;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::args::{Cli, Command};
-use crate::grpc::{self, Registration};
+use crate::grpc::{self, Registration, SocketPaths};
 use crate::kubernetes::claims::Claims;
 use crate::kubernetes::client::{Connection, connect};
 use crate::kubernetes::events::{self, Events};
@@ -38,6 +39,10 @@ use crate::telemetry::health::{self, Health, Readiness};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::{logging, metrics_server, probe, process};
 
+/// Between two looks for files that others may have removed…
+const TEND_INTERVAL: Duration = Duration::from_secs(1);
+/// …and while they cannot be written again.
+const MAX_TEND_INTERVAL: Duration = Duration::from_secs(60);
 /// Threads of the runtime: it waits for sockets; the work on disks has a thread of its own.
 const WORKERS: usize = 2;
 /// How long the first comparison with the cluster may hold up the registration. Where the API server
@@ -230,6 +235,7 @@ impl Plugin {
         let stop = self.tasks.stop();
         let scans = scan(self.state.clone(), self.settings.rescan_interval, stop);
         self.tasks.begin("rescan", scans);
+        self.tasks.begin("tend", tend(self.state.clone(), self.tasks.stop()));
         let ended: TaskError = tokio::select! {
             ended = self.servers.first_end() => ended,
             ended = self.tasks.first_end() => ended,
@@ -249,6 +255,8 @@ impl Plugin {
         let stop = self.servers.stop().requested();
         let mut serving = grpc::serve(config, Arc::clone(&self.service), stop).await?;
         let registered = serving.registered.clone();
+        let paths = serving.paths.clone();
+        self.servers.begin("kubelet-socket-files", watch_over(paths, self.servers.stop()));
         self.servers.begin("kubelet-sockets", async move { serving.ended().await });
         let stop = self.servers.stop();
         let readiness = self.readiness.clone();
@@ -299,6 +307,35 @@ async fn scan(state: State, interval: Duration, stop: Stop) -> anyhow::Result<()
         }
     };
     until(stop, scans).await
+}
+
+/// Looks for files of prepared claims again and again.
+async fn tend(state: State, stop: Stop) -> anyhow::Result<()> {
+    let looks = async {
+        let mut pause = TEND_INTERVAL;
+        loop {
+            tokio::time::sleep(pause).await;
+            let is_whole = state.tend().await.context("the state thread has ended")?;
+            // What cannot be written now is tried again less often, and by reconciliation.
+            pause = if is_whole { TEND_INTERVAL } else { MAX_TEND_INTERVAL.min(pause * 2) };
+        }
+    };
+    until(stop, looks).await
+}
+
+/// Ends when a socket of ours is removed by others: nobody could call it any more, and a new process
+/// binds it anew.
+async fn watch_over(paths: SocketPaths, stop: Stop) -> anyhow::Result<()> {
+    let looks = async {
+        loop {
+            tokio::time::sleep(TEND_INTERVAL).await;
+            let mut files = [paths.dra(), paths.registration()].into_iter();
+            if let Some(gone) = files.find(|file| !Path::new(file).exists()) {
+                bail!("the socket {gone} was removed: expected it to stay");
+            }
+        }
+    };
+    until(stop, looks).await
 }
 
 /// Tells readiness what kubelet and the publisher say.

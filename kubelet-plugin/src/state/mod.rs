@@ -23,6 +23,7 @@ mod reconcile;
 pub mod record;
 mod records;
 mod release;
+mod tend;
 mod thread;
 mod tombstone;
 mod view;
@@ -72,6 +73,8 @@ pub enum Question {
     Reconcile(Vec<(ClaimId, Fate)>, oneshot::Sender<Reconciled>),
     /// Read the machine again.
     Rescan(oneshot::Sender<()>),
+    /// Write files of prepared claims again that somebody has removed. True when none is missing.
+    Tend(oneshot::Sender<bool>),
 }
 
 /// What was seen of a claim's tombstone before the claim was read. A tombstone says that the claim
@@ -288,6 +291,11 @@ impl State {
     /// How many questions wait for the thread.
     pub fn waiting(&self) -> usize {
         self.questions.max_capacity() - self.questions.capacity()
+    }
+
+    /// See [`Question::Tend`].
+    pub async fn tend(&self) -> Option<bool> {
+        self.ask(Question::Tend).await
     }
 
     /// True when the thread answers within a time.

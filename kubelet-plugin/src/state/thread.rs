@@ -119,6 +119,15 @@ impl Thread {
                 self.publish();
                 let _ = answer.send(());
             }
+            Question::Tend(answer) => {
+                let mut is_whole = !self.node.misses_files();
+                if !is_whole {
+                    let reading = reading.get_or_insert_with(|| self.node.read(now));
+                    is_whole = self.node.tend(reading);
+                    self.publish();
+                }
+                let _ = answer.send(is_whole);
+            }
         }
     }
 
