@@ -1,12 +1,16 @@
 //! Directories that cannot be written: full, or read-only.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-use lanemate_test_cluster::{CDI_DIR, Cluster, TestNamespace, pod};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::DeleteParams;
+use lanemate_test_cluster::{CDI_DIR, Cluster, TestNamespace, pod, until};
 
 use super::installed::{OTHER, PAIR, PAIRS, PLUGIN_DIR, Plugin, in_cdi, open, recorded};
 use super::pods::{
@@ -65,16 +69,18 @@ fn fill(directory: &Path) -> anyhow::Result<PathBuf> {
     anyhow::bail!("{} does not become full", directory.display())
 }
 
-/// Fails unless one claim has files on the node, and nothing is half done for another.
-async fn assert_only(namespace: &TestNamespace, claim: &str) -> anyhow::Result<()> {
-    let only = vec![uid(namespace, claim).await?];
-    assert_eq!((recorded(), in_cdi()), (only.clone(), only));
+/// Fails unless these claims have files on the node, and nothing is half done for another.
+async fn assert_only(namespace: &TestNamespace, claims: &[&str]) -> anyhow::Result<()> {
+    let mut uids = BTreeSet::new();
+    for claim in claims {
+        uids.insert(uid(namespace, claim).await?);
+    }
+    let found = |uids: Vec<String>| uids.into_iter().collect::<BTreeSet<_>>();
+    assert_eq!((found(recorded()), found(in_cdi())), (uids.clone(), uids));
     // Nor is a file left that has no name yet.
-    for (directory, expected) in
-        [(format!("{PLUGIN_DIR}/state/claims"), 1), (CDI_DIR.to_owned(), 1)]
-    {
+    for directory in [format!("{PLUGIN_DIR}/state/claims"), CDI_DIR.to_owned()] {
         let entries = fs::read_dir(&directory)?.collect::<Result<Vec<_>, _>>()?;
-        assert_eq!(entries.len(), expected, "{directory}: {entries:?}");
+        assert_eq!(entries.len(), claims.len(), "{directory}: {entries:?}");
     }
     Ok(())
 }
@@ -96,7 +102,7 @@ async fn with_a_full_state_directory_the_next_pod_waits_and_others_run_on() -> a
     let pod = ("Pod", "second");
     until_told(&namespace, pod, "FailedPrepareDynamicResources", &words[..1]).await?;
     assert_waits(&namespace, "second").await?;
-    assert_only(&namespace, "first").await?;
+    assert_only(&namespace, &["first"]).await?;
     restart_container(&namespace, "first").await?;
     let opened = open(&namespace, "first", "/dev/infiniband/uverbs0").await?;
     assert!(opened.contains("exit status: 0"), "{opened}");
@@ -104,7 +110,7 @@ async fn with_a_full_state_directory_the_next_pod_waits_and_others_run_on() -> a
     plugin.kill()?;
     plugin.run().await?;
     assert_waits(&namespace, "second").await?;
-    assert_only(&namespace, "first").await?;
+    assert_only(&namespace, &["first"]).await?;
 
     fs::remove_file(filler)?;
     namespace.pod_running("second").await?;
@@ -124,7 +130,9 @@ async fn with_a_read_only_cdi_directory_the_next_pod_waits_and_others_run_on() -
     let cluster = Cluster::current().await?;
     let namespace = cluster.namespace_alone("cdi-read-only").await?;
     let _plugin = Plugin::start(&cluster).await?;
+    run_pod(&namespace, "ending", PAIRS[2]).await?;
     run_pod(&namespace, "first", PAIR).await?;
+    let ending = uid(&namespace, "ending").await?;
 
     let read_only = Mount::read_only(&fs::canonicalize(CDI_DIR)?)?;
     create_pod(&namespace, "second", OTHER).await?;
@@ -133,15 +141,26 @@ async fn with_a_read_only_cdi_directory_the_next_pod_waits_and_others_run_on() -
     let waiting = ("Pod", "second");
     until_told(&namespace, waiting, "FailedPrepareDynamicResources", &words).await?;
     assert_waits(&namespace, "second").await?;
-    assert_only(&namespace, "first").await?;
+    assert_only(&namespace, &["ending", "first"]).await?;
     restart_container(&namespace, "first").await?;
+    // What cannot be given back stays held.
+    let pods: Api<Pod> = namespace.api();
+    pods.delete("ending", &DeleteParams::default()).await?;
+    let claim = ("ResourceClaim", "ending");
+    until_told(&namespace, claim, "UnprepareFailed", &words).await?;
+    assert_only(&namespace, &["ending", "first"]).await?;
     namespace.create_object(&pod("without-claim", WAITS, &[])?).await?;
     namespace.pod_running("without-claim").await?;
 
     drop(read_only);
     namespace.pod_running("second").await?;
-    // Each claim alone: what failed for one has done nothing to the next.
-    run_pod(&namespace, "third", PAIRS[1]).await?;
+    until("the pod that ended to give back", async || {
+        let left = (recorded(), in_cdi());
+        let is_free = !left.0.contains(&ending) && !left.1.contains(&ending);
+        Ok(if is_free { Ok(()) } else { Err(format!("{left:?}")) })
+    })
+    .await?;
+    run_pod(&namespace, "third", PAIRS[2]).await?;
     for name in ["first", "second", "third"] {
         namespace.delete_pod(name).await?;
     }
