@@ -25,35 +25,47 @@ pub struct OnDisk {
     pub devices: Vec<String>,
 }
 
-/// All claims of which there is a trace that holds devices, by UID.
-pub fn claims(root: &Path) -> BTreeMap<String, OnDisk> {
-    let mut found = BTreeMap::new();
-    for name in names(&root.join("state/claims")) {
-        let Some(uid) = name.strip_suffix(".json") else { continue };
-        let bytes = fs::read(root.join("state/claims").join(&name)).unwrap();
-        let on_disk = match Record::decode(&bytes) {
-            Ok(record) => {
-                let kind = match record.state {
-                    RecordState::Reserved => Kind::Reserved,
-                    RecordState::Prepared => Kind::Prepared,
-                    RecordState::Releasing => Kind::Releasing,
-                };
-                let mut devices: Vec<String> =
-                    record.held().map(|device| device.device.clone()).collect();
-                devices.sort_unstable();
-                devices.dedup();
-                OnDisk { kind, devices }
-            }
-            Err(_) => lost(),
-        };
-        found.insert(uid.to_owned(), on_disk);
+/// Reads records, and keeps what they were for the same bytes.
+#[derive(Default)]
+pub struct Disk {
+    decoded: BTreeMap<String, (Vec<u8>, OnDisk)>,
+}
+
+impl Disk {
+    /// All claims of which there is a trace that holds devices, by UID.
+    pub fn claims(&mut self, root: &Path) -> BTreeMap<String, OnDisk> {
+        let mut found = BTreeMap::new();
+        for name in names(&root.join("state/claims")) {
+            let Some(uid) = name.strip_suffix(".json") else { continue };
+            let bytes = fs::read(root.join("state/claims").join(&name)).unwrap();
+            let on_disk = match self.decoded.get(uid) {
+                Some((same, on_disk)) if *same == bytes => on_disk.clone(),
+                _ => decode(&bytes),
+            };
+            self.decoded.insert(uid.to_owned(), (bytes, on_disk.clone()));
+            found.insert(uid.to_owned(), on_disk);
+        }
+        let quarantine = names(&root.join("state/quarantine"));
+        let open =
+            quarantine.iter().filter_map(|name| name.strip_suffix(".json")?.split('.').next());
+        for uid in open.map(str::to_owned).chain(specs(root)) {
+            found.entry(uid).or_insert_with(lost);
+        }
+        found
     }
-    let quarantine = names(&root.join("state/quarantine"));
-    let open = quarantine.iter().filter_map(|name| name.strip_suffix(".json")?.split('.').next());
-    for uid in open.map(str::to_owned).chain(specs(root)) {
-        found.entry(uid).or_insert_with(lost);
-    }
-    found
+}
+
+fn decode(bytes: &[u8]) -> OnDisk {
+    let Ok(record) = Record::decode(bytes) else { return lost() };
+    let kind = match record.state {
+        RecordState::Reserved => Kind::Reserved,
+        RecordState::Prepared => Kind::Prepared,
+        RecordState::Releasing => Kind::Releasing,
+    };
+    let mut devices: Vec<String> = record.held().map(|device| device.device.clone()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    OnDisk { kind, devices }
 }
 
 /// The claims that have a CDI file.

@@ -21,7 +21,7 @@ use lanemate_kubelet_plugin::telemetry::metrics::Metrics;
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
 
-use super::disk::{self, Kind};
+use super::disk::{self, Disk, Kind};
 use super::random::Random;
 
 /// Few, so that claims meet.
@@ -80,6 +80,7 @@ pub struct World {
     pub model: BTreeMap<String, Entry>,
     /// Files were removed behind the plugin's back, and not all are back.
     pub is_wiped: bool,
+    disk: Disk,
     pub prepared: u64,
     pub faults: u64,
 }
@@ -88,7 +89,11 @@ impl Host {
     pub fn read() -> Self {
         let capture = testing::host("dgx-h100");
         let facts = testing::facts("dgx-h100");
-        let machine = Machine::from_facts(NODE, facts, None, &Policy::default());
+        let mut machine = Machine::from_facts(NODE, facts, None, &Policy::default());
+        // Attributes make metadata files long, and say nothing about who holds what.
+        for device in &mut machine.inventory.devices {
+            device.attributes.clear();
+        }
         let (options, _) = PrepareOptions::read(&capture.host(), &machine.facts, "", String::new());
         Self { machine: Arc::new(machine), options }
     }
@@ -120,6 +125,7 @@ impl World {
             unprepared: BTreeMap::new(),
             model: BTreeMap::new(),
             is_wiped: false,
+            disk: Disk::default(),
             prepared: 0,
             faults: 0,
         };
@@ -188,7 +194,7 @@ impl World {
     /// The model follows the disk for claims of which it allows what is found there, and must agree
     /// with it on all others.
     pub fn settle(&mut self, allowed: &BTreeMap<String, Vec<Kind>>) {
-        let found = disk::claims(self.root());
+        let found = self.disk.claims(self.directory.path());
         let uids: BTreeSet<String> = found.keys().chain(self.model.keys()).cloned().collect();
         for uid in uids {
             let kind = found.get(&uid).map_or(Kind::Absent, |found| found.kind);
@@ -214,7 +220,7 @@ impl World {
 
     /// What holds at any time between operations.
     fn check(&self) {
-        let specs = disk::specs(self.root());
+        let (specs, metadata) = (disk::specs(self.root()), disk::metadata(self.root()));
         let mut holders: BTreeMap<&str, &str> = BTreeMap::new();
         for (uid, entry) in &self.model {
             let is_sure = entry.kind != Kind::Lost || specs.contains(uid);
@@ -224,7 +230,6 @@ impl World {
                 }
             }
             if entry.kind == Kind::Prepared && !self.is_wiped {
-                let metadata = disk::metadata(self.root());
                 if !specs.contains(uid) || !metadata.contains(uid) {
                     self.fail(&format!("claim {uid} is prepared and has no files"));
                 }
