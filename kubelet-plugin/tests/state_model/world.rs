@@ -229,10 +229,9 @@ impl World {
                     self.fail(&format!("{device} is held by {other} and by {uid}"));
                 }
             }
-            if entry.kind == Kind::Prepared && !self.is_wiped {
-                if !specs.contains(uid) || !metadata.contains(uid) {
-                    self.fail(&format!("claim {uid} is prepared and has no files"));
-                }
+            let has_files = specs.contains(uid) && metadata.contains(uid);
+            if entry.kind == Kind::Prepared && !self.is_wiped && !has_files {
+                self.fail(&format!("claim {uid} is prepared and has no files"));
             }
         }
         for uid in &specs {
