@@ -19,8 +19,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::backoff::{Backoff, spread};
-use super::call::{CallError, call};
+use super::call::{CallError, call, change};
 use super::{TaskError, as_plugin, node, told_to_end};
+use crate::fault::Point;
 use crate::state::{Held, HeldState};
 
 /// Changes of one Prepare that are written as one.
@@ -30,6 +31,7 @@ const GATHER: Duration = Duration::from_millis(50);
 const LOOK_AGAIN: Duration = Duration::from_secs(200);
 /// Between two tries where the CustomResourceDefinition is not installed.
 const NOT_INSTALLED: Duration = Duration::from_secs(30);
+const POINTS: [Point; 2] = [Point::NodeStateBeforeWrite, Point::NodeStateAfterWrite];
 
 /// What is known between writes.
 struct Publisher {
@@ -173,7 +175,7 @@ impl Publisher {
     /// Only the kind can be what is not found here.
     async fn create(&self, state: &NodeState) -> Result<NodeState, PublishError> {
         let deed = || format!("create nodestates {}", self.node);
-        let created = call(deed, self.states.create(&as_plugin(), state)).await;
+        let created = change(POINTS, deed, self.states.create(&as_plugin(), state)).await;
         created.map_err(|error| match error {
             CallError::NotFound { .. } => PublishError::NotInstalled(error),
             error => PublishError::Call(error),
@@ -182,7 +184,7 @@ impl Publisher {
 
     async fn replace(&self, state: &NodeState) -> Result<NodeState, CallError> {
         let deed = || format!("update nodestates {}", self.node);
-        call(deed, self.states.replace(&self.node, &as_plugin(), state)).await
+        change(POINTS, deed, self.states.replace(&self.node, &as_plugin(), state)).await
     }
 }
 

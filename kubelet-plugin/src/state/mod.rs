@@ -7,8 +7,13 @@
 //!      |                  v                             | unprepare
 //!      +------------- Releasing <-----------------------+
 //!        tombstone, effects undone, record removed
+//!
+//!   Prepared ---> Quarantined ---> Prepared, when the claim is allocated still
+//!     record spoilt,         \---> (none), when it is gone and kubelet has forgotten it
+//!     newer or lost
 //! ```
-//! A device is held from the moment that the record says `Reserved` until the record is gone.
+//! A device is held from the moment that the record says `Reserved` until the record is gone. `Releasing`
+//! is on disk only after a step of the undoing has failed.
 
 mod checksum;
 mod host_files;

@@ -82,6 +82,15 @@ pub struct Node {
     mode: ModeInForce,
 }
 
+/// How records are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// With the lock: bad ones are moved.
+    Locked,
+    /// Without it.
+    Look,
+}
+
 /// The state cannot be used now.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -182,6 +191,14 @@ impl Node {
         }
     }
 
+    /// Reads the records without the lock and changes nothing: better than to publish that nothing is
+    /// held, where the lock cannot be had.
+    pub(super) fn look(&mut self) {
+        if let Err(error) = self.load(Access::Look) {
+            tracing::error!(%error, "the records cannot be read: what is held is unknown");
+        }
+    }
+
     /// Begins an operation: takes the lock and reads the records.
     pub(super) fn begin(&mut self) -> Result<Lock, StateError> {
         self.begin_within(self.settings.lock_wait)
@@ -189,7 +206,7 @@ impl Node {
 
     /// Ends an operation that has changed records: what others see of them is brought up to date.
     pub(super) fn end(&mut self, lock: Lock) {
-        if let Err(error) = self.load() {
+        if let Err(error) = self.load(Access::Locked) {
             tracing::warn!(%error, "the records cannot be read");
         }
         self.mode.settle(!self.view.is_empty(), &self.events);
@@ -210,21 +227,23 @@ impl Node {
         let lock = Lock::take(&path.join("lock"), wait);
         self.metrics.lock_wait(begun.elapsed());
         let lock = lock?;
-        self.load()?;
+        self.load(Access::Locked)?;
         Ok(lock)
     }
 
     /// Reads the records, and what stands beside them.
-    fn load(&mut self) -> Result<(), RecordsError> {
+    fn load(&mut self, access: Access) -> Result<(), RecordsError> {
         let OnDisk { good, bad } = self.records.read()?;
         let mut lost = BTreeMap::new();
         for bad in bad {
-            lost.insert(bad.uid.clone(), self.lost_record(bad));
+            lost.insert(bad.uid.clone(), self.lost_record(bad, access));
         }
         for (uid, told) in self.records.in_quarantine()? {
             if good.contains_key(&uid) {
                 // Rebuilt or prepared anew before the file could be put away.
-                self.resolve(&uid);
+                if access == Access::Locked {
+                    self.resolve(&uid);
+                }
             } else {
                 let is_sure = told.as_ref().is_some_and(|(_, is_sure)| *is_sure);
                 let reason = "its record is in quarantine".to_owned();
@@ -253,13 +272,13 @@ impl Node {
 
     /// A bad record goes to quarantine. A newer one stays where it is, since a newer plugin may be
     /// at work beside this one, until it has to make room.
-    fn lost_record(&mut self, bad: Bad) -> Lost {
+    fn lost_record(&mut self, bad: Bad, access: Access) -> Lost {
         let is_sure = bad.is_newer();
         let reason = format!("its record cannot be used: {}", bad.error);
         if !self.told.contains(&bad.uid) {
             self.metrics.quarantined();
         }
-        if !is_sure {
+        if !is_sure && access == Access::Locked {
             let moved = self.records.set_aside(&bad.uid);
             let passed = fault::at(Point::QuarantineMoved);
             match (moved, passed) {

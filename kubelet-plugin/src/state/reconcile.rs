@@ -45,7 +45,8 @@ impl Node {
         let lock = match self.begin() {
             Ok(lock) => lock,
             Err(error) => {
-                tracing::error!(%error, "the state cannot be read: no claim can be prepared");
+                tracing::error!(%error, "the state cannot be used: no claim can be prepared");
+                self.look();
                 return done;
             }
         };

@@ -157,14 +157,6 @@ impl Rig {
         self.plugin.as_ref().unwrap().id()
     }
 
-    /// Kills the plugin, if it runs, and waits for its end.
-    pub fn kill(&mut self) {
-        if let Some(mut plugin) = self.plugin.take() {
-            plugin.kill().unwrap();
-            plugin.wait().unwrap();
-        }
-    }
-
     /// Ends the plugin as kubelet ends a pod.
     pub async fn stop(&mut self) -> ExitStatus {
         let pid = self.pid().to_string();
@@ -177,7 +169,14 @@ impl Rig {
         let mut plugin = self.plugin.take().unwrap();
         let log = self.log();
         let status = until("the plugin to end", async || plugin.try_wait().unwrap()).await;
-        status.unwrap_or_else(|error| panic!("{error}\n{}", fs::read_to_string(log).unwrap()))
+        let status =
+            status.unwrap_or_else(|error| panic!("{error}\n{}", fs::read_to_string(log).unwrap()));
+        // Kubelet takes the dead one for the next one otherwise.
+        self.until("kubelet to miss the plugin", |rig| {
+            rig.kubelet.plugins(DRIVER).iter().all(|plugin| !plugin.connected)
+        })
+        .await;
+        status
     }
 
     /// Puts an allocated claim with a pod that has it reserved. The devices go to one request each:

@@ -9,7 +9,8 @@ use kube::{Api, Client, ResourceExt};
 use super::content::Content;
 use super::plan::{Memory, Wanted, Write, plan};
 use super::seen::version;
-use crate::kubernetes::call::{CallError, call};
+use crate::fault::Point;
+use crate::kubernetes::call::{CallError, call, change};
 use crate::kubernetes::{as_plugin, node};
 use crate::telemetry::metrics::Metrics;
 
@@ -100,13 +101,15 @@ impl Rounds {
 
     async fn create(&self, slice: &ResourceSlice) -> Result<ResourceSlice, CallError> {
         let deed = || format!("create resourceslices {}", slice.name_any());
-        call(deed, self.slices.create(&as_plugin(), slice)).await
+        let points = [Point::PublishBeforeCreate, Point::PublishAfterCreate];
+        change(points, deed, self.slices.create(&as_plugin(), slice)).await
     }
 
     async fn update(&self, slice: &ResourceSlice) -> Result<ResourceSlice, CallError> {
         let name = slice.name_any();
         let deed = || format!("update resourceslices {name}");
-        call(deed, self.slices.replace(&name, &as_plugin(), slice)).await
+        let points = [Point::PublishBeforeUpdate, Point::PublishAfterUpdate];
+        change(points, deed, self.slices.replace(&name, &as_plugin(), slice)).await
     }
 
     async fn delete(
@@ -118,7 +121,8 @@ impl Rounds {
         let deed = || format!("delete resourceslices {name}");
         let preconditions = Some(Preconditions { resource_version: version, uid });
         let only_this = DeleteParams { preconditions, ..DeleteParams::default() };
-        match call(deed, self.slices.delete(name, &only_this)).await {
+        let points = [Point::PublishBeforeDelete, Point::PublishAfterDelete];
+        match change(points, deed, self.slices.delete(name, &only_this)).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

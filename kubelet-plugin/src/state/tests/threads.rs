@@ -123,10 +123,17 @@ fn a_plugin_that_hangs_with_the_lock_is_told_of() {
     let mut plugin = place.plugin();
     let file = std::fs::File::open(place.path("state/lock")).unwrap();
     file.lock().unwrap();
+    assert_eq!(place.plugin().held(), []);
     let failed = place.prepare(&mut plugin, &pair("uid-1")).unwrap_err();
     assert!(matches!(failed, PrepareError::Failed(_)), "{failed}");
     assert!(failed.to_string().contains("does another plugin of this node hang?"), "{failed}");
     assert_eq!(plugin.node.claims(), []);
     file.unlock().unwrap();
     place.prepare(&mut plugin, &pair("uid-1")).unwrap();
+    // One that starts meanwhile publishes what is held all the same.
+    file.lock().unwrap();
+    assert_eq!(place.plugin().held().len(), 1);
+    std::fs::write(place.path("state/claims/uid-1.json"), "bad").unwrap();
+    assert_eq!(place.plugin().held()[0].2, HeldState::Quarantined);
+    assert_eq!(place.names("state/claims"), ["uid-1.json"]);
 }
