@@ -81,18 +81,12 @@ impl Node {
 
     /// Plans and writes.
     fn prepare(&self, claim: &Value) -> PreparePlan {
-        self.prepare_below("", claim)
-    }
-
-    /// The same for a runtime that finds the machine's files below a directory.
-    fn prepare_below(&self, device_root: &str, claim: &Value) -> PreparePlan {
         let claim = serde_json::from_value(claim.clone()).unwrap();
         let claim = AllocatedClaim::parse(&claim).unwrap();
         let metadata = self.roots().metadata.display().to_string();
         let host = LiveHost::new(self.root.path().to_owned());
-        let (mut options, problems) = PrepareOptions::read(&host, &self.facts, "", metadata);
+        let (options, problems) = PrepareOptions::read(&host, &self.facts, "", metadata);
         assert_eq!(problems, []);
-        options.device_root = device_root.to_owned();
         let plan = plan(&claim, &self.facts, &self.inventory, &options).unwrap();
         apply(&plan.files, &self.roots()).unwrap();
         plan
@@ -179,15 +173,6 @@ fn a_container_gets_exactly_the_nodes_of_the_requests_that_it_takes() {
         for requests in [&["a"][..], &["b"], &["a", "b"]] {
             check(&node, case, &plan, requests);
         }
-    }
-}
-
-#[test]
-fn a_device_root_changes_nothing_in_the_container() {
-    for case in &CASES {
-        let node = Node::new(case);
-        let plan = node.prepare_below("/tmp/fake", &claim(case, &json!([])));
-        check(&node, case, &plan, &["a", "b"]);
     }
 }
 
