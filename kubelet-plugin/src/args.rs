@@ -92,10 +92,6 @@ pub struct NodeArgs {
     /// Where the NVIDIA driver is installed, as a path on the node
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub driver_root: String,
-    /// For tests, with a --root that is not the node's: where the container runtime finds the device
-    /// nodes of that root [default: at their own paths]
-    #[arg(long, value_name = "DIR")]
-    pub device_root: Option<String>,
 }
 
 /// Where sockets and files are.

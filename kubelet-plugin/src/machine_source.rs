@@ -131,14 +131,12 @@ impl MachineSource {
         own: Option<&TopologyOverride>,
         trouble: &mut BTreeSet<String>,
     ) -> Reading {
-        let MachineSettings { config, topology_override, driver_root, device_root, .. } =
-            &self.settings;
+        let MachineSettings { config, topology_override, driver_root, .. } = &self.settings;
         let xml = topology_override.as_ref().or(own);
         let parsed = xml.map(|xml| &xml.parsed);
         let machine = Machine::read(&self.node, host, gpus, parsed, &config.policy);
         let (mut options, problems) =
             PrepareOptions::read(host, &machine.facts, driver_root, self.metadata_dir.clone());
-        options.device_root.clone_from(device_root);
         options.topology_override = xml.map(|xml| xml.text.clone());
         let shown = |Problem { path, message }: &Problem| format!("{path}: {message}");
         trouble.extend(machine.inventory.problems.iter().chain(&problems).map(shown));

@@ -67,56 +67,69 @@ pub fn run(cli: Cli) -> ExitCode {
             answer.map_or_else(|error| failed(&error.to_string(), 1), |()| ExitCode::SUCCESS)
         }
         None => match Settings::check(cli) {
-            Ok(settings) => match serve(settings) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => failed(&format!("{error:#}"), 1),
-            },
+            Ok(settings) => logged(settings),
             Err(error) => failed(&error.to_string(), 2),
         },
     }
 }
 
 fn failed(error: &str, status: u8) -> ExitCode {
-    eprintln!("lanemate-kubelet-plugin: {error}");
+    for line in error.lines() {
+        eprintln!("lanemate-kubelet-plugin: {line}");
+    }
     ExitCode::from(status)
 }
 
-fn serve(mut settings: Settings) -> anyhow::Result<()> {
+/// From here on all is told in the log, which is on stderr too.
+fn logged(mut settings: Settings) -> ExitCode {
     logging::begin(std::mem::take(&mut settings.log));
+    match serve(settings) {
+        Ok(()) => {
+            tracing::info!("ended");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "the plugin has failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(settings: Settings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let served = runtime.block_on(begin_and_end(settings));
-    match &served {
-        Ok(()) => tracing::info!("ended"),
-        Err(error) => tracing::error!(error = format!("{error:#}"), "the plugin has failed"),
-    }
-    served
+    runtime.block_on(begin_and_end(settings))
 }
 
 async fn begin_and_end(settings: Settings) -> anyhow::Result<()> {
     let mut signals = Signals::catch().context("catch signals")?;
+    let directories = &settings.directories;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         node = settings.node,
         mode = ?settings.mode,
         root = %settings.machine.root.display(),
-        directories = ?settings.directories,
+        plugins = %directories.plugins.display(),
+        registry = %directories.registry.display(),
+        state = %directories.state.display(),
+        metadata = %directories.metadata.display(),
+        cdi = %directories.cdi.display(),
         health_socket = %settings.health_socket.display(),
-        metrics_address = ?settings.metrics_address,
+        metrics = settings.metrics_address.map_or("off".to_owned(), |address| address.to_string()),
         "starting"
     );
     let mut plugin = Plugin::start(settings).await?;
     let served = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, "ending: calls in flight are finished, records and slices stay");
-            signals.end_at_the_next();
             Ok(())
         }
         ended = plugin.serve() => ended,
     };
+    signals.end_at_the_next();
     let drained = plugin.drain().await;
     // The first error is the one to tell.
     served.and(drained)
@@ -155,7 +168,9 @@ impl Plugin {
         )
         .context("start the state thread")?;
         let claims = Claims::new(connection.clone());
-        let service = Service::new(claims.clone(), state.clone(), events, metrics.clone());
+        let servers = Tasks::new();
+        let service =
+            Service::new(claims.clone(), state.clone(), events, metrics.clone(), servers.stop());
         let (publish, published) = watch::channel(Published::default());
         let mut plugin = Self {
             service: Arc::new(service),
@@ -164,7 +179,7 @@ impl Plugin {
             thread,
             readiness: Readiness::default(),
             published,
-            servers: Tasks::new(),
+            servers,
             tasks: Tasks::new(),
             settings,
         };

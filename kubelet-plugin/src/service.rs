@@ -18,7 +18,7 @@ use lanemate_driver::attribute::AttributeValue;
 use lanemate_driver::ids::Kind;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::prepare::PreparedDevice;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
 use crate::claim_id::ClaimId;
@@ -26,14 +26,18 @@ use crate::grpc::ClaimServer;
 use crate::kubernetes::claims::{Claims, Lookup, LookupError};
 use crate::kubernetes::events::{About, Events};
 use crate::random;
+use crate::shutdown::Stop;
 use crate::state::{Consumer, Fetched, PrepareError, Prepared, State, Ticket, UnprepareError};
 use crate::telemetry::metrics::{Metrics, Operation, Outcome};
 
 /// How often a claim is read again that was unprepared while it was read. Kubelet comes back in any
 /// case, so it is a convenience.
 const ATTEMPTS: usize = 3;
-/// What the state thread gets of the time that kubelet waits; reading the claim gets the rest.
-const FOR_THE_STATE: Duration = Duration::from_secs(10);
+/// The part of the time that kubelet leaves which the state thread gets: 10 of 40 s. Reading the claim
+/// gets the rest.
+const FOR_THE_STATE: u32 = 4;
+/// How long a claim is still read when the plugin is ending. The next instance reads it again.
+const WHILE_ENDING: Duration = Duration::from_secs(5);
 /// The reason of an event on a claim that is not prepared.
 const PREPARE_FAILED: &str = "PrepareFailed";
 /// The reason of an event on a claim whose devices could not be given back.
@@ -47,6 +51,7 @@ pub struct Service {
     state: State,
     events: Events,
     metrics: Metrics,
+    stop: Stop,
     operations: Operations,
 }
 
@@ -77,9 +82,10 @@ enum Failure {
 }
 
 impl Service {
-    /// With all that it needs.
-    pub fn new(claims: Claims, state: State, events: Events, metrics: Metrics) -> Self {
-        Self { claims, state, events, metrics, operations: Operations::new() }
+    /// With all that it needs. After the wish to stop no claim is waited for that the API server does
+    /// not tell of at once.
+    pub fn new(claims: Claims, state: State, events: Events, metrics: Metrics, stop: Stop) -> Self {
+        Self { claims, state, events, metrics, stop, operations: Operations::new() }
     }
 
     /// Reads the claim and has it prepared, again when it was unprepared meanwhile.
@@ -127,10 +133,18 @@ impl Service {
             };
             Ok::<_, LookupError>(Ok((found, consumer)))
         };
-        let until = deadline.checked_sub(FOR_THE_STATE).unwrap_or(deadline);
-        match timeout_at(until, reading).await {
-            Ok(read) => read.map_err(|error| error.to_string()),
-            Err(_) => Err("no answer in the time that kubelet leaves".to_owned()),
+        let left = deadline.saturating_duration_since(Instant::now());
+        let late = async {
+            tokio::select! {
+                () = sleep(left - left / FOR_THE_STATE) => "no answer in the time that kubelet leaves",
+                () = async { self.stop.clone().requested().await; sleep(WHILE_ENDING).await } => {
+                    "no answer while the plugin is ending"
+                }
+            }
+        };
+        tokio::select! {
+            read = reading => read.map_err(|error| error.to_string()),
+            late = late => Err(late.to_owned()),
         }
     }
 
@@ -212,7 +226,8 @@ impl Service {
     fn span(&self, deed: &'static str, claim: &ClaimId) -> Span {
         let ClaimId { namespace, name, uid } = claim;
         let operation = self.operations.next();
-        tracing::info_span!("claim", deed, operation, namespace, name, %uid)
+        // The JSON log has the span's own name under `name`.
+        tracing::info_span!("claim", deed, operation, namespace, claim = name, %uid)
     }
 }
 

@@ -58,8 +58,6 @@ pub struct MachineSettings {
     pub root: PathBuf,
     /// Where the NVIDIA driver is installed, relative to the root; empty where that is the root.
     pub driver_root: String,
-    /// See [`lanemate_driver::prepare::PrepareOptions::device_root`].
-    pub device_root: String,
     /// What the site leaves out.
     pub config: Config,
     /// The NCCL topology XML that the configuration names.
@@ -269,18 +267,11 @@ impl Mistakes {
                 "expected a directory with a machine's files, or a file of lanemate capture";
             self.add("--root", node.root.display(), expected);
         }
-        let mut below = |flag, path: &str| {
-            if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
-                self.add(flag, path, "expected an absolute path of a directory, without ..");
-            }
-            path.trim_end_matches('/').to_owned()
-        };
-        let driver_root = below("--driver-root", &node.driver_root);
-        let device_root = node
-            .device_root
-            .as_deref()
-            .map(|path| below("--device-root", path))
-            .unwrap_or_default();
+        let driver_root = &*node.driver_root;
+        if !driver_root.starts_with('/') || driver_root.split('/').any(|part| part == "..") {
+            let expected = "expected an absolute path of a directory, without ..";
+            self.add("--driver-root", driver_root, expected);
+        }
         let config = offer.config.as_deref().map(|file| self.config(file)).unwrap_or_default();
         let topology_override = config
             .topology_override
@@ -288,8 +279,7 @@ impl Mistakes {
             .and_then(|xml| self.topology_override(offer.config.as_deref(), xml));
         MachineSettings {
             root: node.root.clone(),
-            driver_root: driver_root.trim_start_matches('/').to_owned(),
-            device_root,
+            driver_root: driver_root.trim_matches('/').to_owned(),
             config,
             topology_override,
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! running --SIGTERM or SIGINT--> draining --all tasks done, or too late--> ended
 //!    `--a task ends by itself--> draining, and the process fails
-//! draining --second signal--> ended at once
+//! draining --signal--> ended at once
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Exit status after a second signal.
+/// Exit status after a signal while it is ending.
 const AT_ONCE: i32 = 1;
 
 /// Tasks that are to live as long as the process, and are told together to end.
@@ -169,7 +169,7 @@ impl Signals {
     pub fn end_at_the_next(mut self) {
         tokio::spawn(async move {
             let signal = self.next().await;
-            tracing::warn!(signal, "second signal: ending at once");
+            tracing::warn!(signal, "signal while ending: ending at once");
             std::process::exit(AT_ONCE);
         });
     }

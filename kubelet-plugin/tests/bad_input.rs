@@ -128,7 +128,7 @@ async fn a_record_that_cannot_be_read_is_set_aside_and_rebuilt() {
         let other = rig.claim("other", &[PAIRS[1].0]);
         rig.prepared(&claim).await;
         rig.prepared(&other).await;
-        let spec = fs::read(rig.cdi().join(format!("lanemate.dev-claim_{}.json", claim.uid)));
+        let spec = fs::read(rig.spec(&claim));
         rig.stop().await;
         if newer {
             rig::make_newer(&rig.record(&claim));
@@ -142,7 +142,7 @@ async fn a_record_that_cannot_be_read_is_set_aside_and_rebuilt() {
         let thief = rig.claim("thief", &[PAIRS[0].1]);
         let refusal = rig.prepare(&thief).await.unwrap_err();
         assert!(refusal.contains("default/training"), "{refusal}");
-        let again = fs::read(rig.cdi().join(format!("lanemate.dev-claim_{}.json", claim.uid)));
+        let again = fs::read(rig.spec(&claim));
         assert_eq!(spec.unwrap(), again.unwrap());
         rig.unprepared(&claim).await;
         rig.prepared(&thief).await;
@@ -166,8 +166,8 @@ async fn a_full_or_read_only_directory_fails_one_claim_and_leaves_nothing() {
         let claim = rig.claim("training", &[PAIRS[0].0, PAIRS[0].1]);
         let error = rig.prepare(&claim).await.unwrap_err();
         assert!(error.contains(words), "{fault}: {error}");
-        assert!(rig.recorded().is_empty() && rig.in_cdi().is_empty(), "{fault}: {}", rig.told());
-        assert!(rig.metadata().is_empty(), "{fault}: {}", rig.told());
+        assert!(rig.recorded().is_empty() && rig.in_cdi().is_empty(), "{fault}: {}", rig.seen());
+        assert!(rig.metadata().is_empty(), "{fault}: {}", rig.seen());
         until_warned(&rig, &claim, words).await;
         rig.prepared(&claim).await;
         rig.unprepared(&claim).await;
@@ -179,7 +179,7 @@ async fn a_directory_where_a_file_belongs_is_told_with_its_path() {
     let mut rig = Rig::new().await;
     rig.start().await;
     let claim = rig.claim("training", &[PAIRS[0].0]);
-    let file = rig.cdi().join(format!("lanemate.dev-claim_{}.json", claim.uid));
+    let file = rig.spec(&claim);
     fs::create_dir_all(file.join("in-the-way")).unwrap();
     let error = rig.prepare(&claim).await.unwrap_err();
     assert!(error.contains(&*file.to_string_lossy()), "{error}");

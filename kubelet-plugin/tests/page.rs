@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::CommandFactory;
 use lanemate_kubelet_plugin::args::Cli;
 use lanemate_kubelet_plugin::telemetry::metrics::{Metrics, Operation, Outcome};
-use lanemate_kubelet_plugin::telemetry::process;
+use lanemate_kubelet_plugin::telemetry::{health, probe, process};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -37,6 +37,17 @@ fn every_flag_stands_in_the_page_with_its_default() {
             assert!(row.contains(&format!("`{variable}`")), "--{name}: {variable}: {row}");
         }
     }
+}
+
+#[test]
+fn probes_wait_longer_than_the_plugin_does() {
+    let page = page();
+    let waits = page.lines().filter_map(|line| line.trim().strip_prefix("timeoutSeconds: "));
+    let waits: Vec<u64> = waits.map(|seconds| seconds.parse().unwrap()).collect();
+    assert_eq!(waits.len(), 2, "{waits:?}");
+    assert!(waits.iter().all(|wait| Duration::from_secs(*wait) > probe::PATIENCE), "{waits:?}");
+    let patience = format!("has not answered for {:?}", health::PATIENCE);
+    assert!(page.contains(&patience), "{patience}");
 }
 
 #[test]

@@ -2,269 +2,151 @@
 //! registration, Prepare and Unprepare, restarts and ends.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod rig;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use lanemate_kubelet_sim::{Claim, Kubelet, Settings};
-use lanemate_test_api::{RESOURCE_SLICES, TestApi};
+use lanemate_kubelet_sim::Claim;
+use lanemate_test_api::{Fault, RESOURCE_SLICES, TestApi};
+use rig::{NODE, PAIRS, Rig};
 use serde_json::{Value, json};
 
-const DRIVER: &str = "lanemate.dev";
-const UID: &str = "6f1c9d52-0a51-4b0e-8f0e-3d1f4a5b6c01";
-/// Longer than anything takes on a busy machine.
-const WITHIN: Duration = Duration::from_secs(60);
-
-/// A node with directories of its own, a DGX H100 by its capture.
-struct Node {
-    dir: tempfile::TempDir,
-    kubeconfig: PathBuf,
+/// The claim of these tests.
+fn pair(rig: &Rig) -> Claim {
+    rig.claim("pair", &[PAIRS[0].0, PAIRS[0].1])
 }
 
-/// The running program. Killed when dropped.
-struct Plugin {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Node {
-    fn new(api: &TestApi) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("kubelet/plugins_registry")).unwrap();
-        let kubeconfig = api.kubeconfig_file(dir.path()).unwrap();
-        Self { dir, kubeconfig }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, flags: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lanemate-kubelet-plugin"));
-        command.env_clear().args(flags).arg("--kubelet-root").arg(self.path("kubelet"));
-        command
-    }
-
-    /// Starts the program, with more flags.
-    fn start(&self, flags: &[&str]) -> Plugin {
-        let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test/hosts/captures");
-        let log = self.path(&format!("log-{}", fs::read_dir(self.dir.path()).unwrap().count()));
-        let child = self
-            .command(&["--node-name", "n1", "--metrics-address", "off"])
-            .arg("--root")
-            .arg(captures.join("dgx-h100.yaml"))
-            .arg("--cdi-root")
-            .arg(self.path("cdi"))
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(flags)
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        Plugin { child, log }
-    }
-
-    fn kubelet(&self) -> Kubelet {
-        Kubelet::start(Settings::new(self.path("kubelet/plugins_registry")))
-    }
-
-    /// What a probe says on stderr; empty when all is well.
-    fn probe(&self, about: &str) -> String {
-        let output = self.command(&["probe", about]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.success(), said.is_empty(), "{said}");
-        said
-    }
-
-    fn spec(&self) -> PathBuf {
-        self.path(&format!("cdi/lanemate.dev-claim_{UID}.json"))
-    }
-}
-
-impl Plugin {
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-    }
-
-    /// Waits for its end.
-    async fn ended(&mut self) -> ExitStatus {
-        self.until("the end of the process", |plugin| plugin.child.try_wait().unwrap()).await
-    }
-
-    async fn until<T>(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Option<T>) -> T {
-        let so = async {
-            loop {
-                if let Some(answer) = is_so(self) {
-                    return answer;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        match tokio::time::timeout(WITHIN, so).await {
-            Ok(answer) => answer,
-            Err(_) => panic!("waited for {what}; the log:\n{}", self.log()),
-        }
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap()
-    }
-
-    /// The lines of the log, all of which are JSON.
-    fn lines(&self) -> Vec<Value> {
-        self.log().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-impl Drop for Plugin {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn api_with_a_claim() -> TestApi {
-    let api = TestApi::start().await.unwrap();
-    api.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})).unwrap();
-    let result =
-        |device: &str| json!({"request": "pair", "driver": DRIVER, "pool": "n1", "device": device});
-    let results = [result("gpu-0000-1b-00-0"), result("nic-0000-18-00-0")];
-    api.put(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"namespace": "ml", "name": "pair", "uid": UID}, "spec": {},
-        "status": {"allocation": {"devices": {"results": results}},
-            "reservedFor": [{"resource": "pods", "name": "p", "uid": "pod-1"}]}}))
-        .unwrap();
-    api
-}
-
-fn claim() -> Claim {
-    Claim { namespace: "ml".to_owned(), name: "pair".to_owned(), uid: UID.to_owned() }
-}
-
-/// Until kubelet has it, and it is ready.
-async fn ready(node: &Node, kubelet: &Kubelet, plugin: &mut Plugin) {
-    if let Err(error) = kubelet.until_registered(DRIVER, 1, WITHIN).await {
-        panic!("{error}; the log:\n{}", plugin.log());
-    }
-    plugin.until("readiness", |_| node.probe("ready").is_empty().then_some(())).await;
+/// Starts the plugin and waits until it is registered and ready.
+async fn ready(rig: &mut Rig) {
+    rig.start().await;
+    rig.until("readiness", |rig| rig.probe("ready").is_empty()).await;
 }
 
 #[tokio::test]
 async fn a_claim_is_prepared_survives_a_restart_and_is_unprepared() {
-    let api = api_with_a_claim().await;
-    let node = Node::new(&api);
-    let kubelet = node.kubelet();
-    let mut plugin = node.start(&[]);
-    ready(&node, &kubelet, &mut plugin).await;
-    assert_eq!(node.probe("live"), "");
-    let slices = api.list(RESOURCE_SLICES);
-    assert_eq!(slices.len(), 1);
-    assert_eq!(slices[0].pointer("/spec/devices").unwrap().as_array().unwrap().len(), 18);
+    let mut rig = Rig::new().await;
+    let claim = pair(&rig);
+    ready(&mut rig).await;
+    assert_eq!(rig.probe("live"), "");
+    assert_eq!(rig.api.list(RESOURCE_SLICES).len(), 1);
+    assert_eq!(rig.published_devices().len(), 18);
 
-    let answers = kubelet.prepare(DRIVER, &[claim()]).await.unwrap();
-    let devices = answers[UID].as_ref().unwrap();
+    let devices = rig.prepared(&claim).await;
     let names: Vec<&str> = devices.iter().map(|device| &*device.device).collect();
-    assert_eq!(names, ["gpu-0000-1b-00-0", "nic-0000-18-00-0"]);
-    let spec = fs::read(node.spec()).unwrap();
+    assert_eq!(names, [PAIRS[0].0, PAIRS[0].1]);
+    let spec = fs::read(rig.spec(&claim)).unwrap();
 
-    plugin.signal("-KILL");
-    plugin.ended().await;
-    let mut plugin = node.start(&[]);
-    ready(&node, &kubelet, &mut plugin).await;
-    assert_eq!(fs::read(node.spec()).unwrap(), spec);
-    kubelet.forget(DRIVER, &[claim()]);
-    let again = kubelet.prepare(DRIVER, &[claim()]).await.unwrap();
-    assert_eq!(again, answers);
+    rig.signal("-KILL");
+    rig.ended().await;
+    ready(&mut rig).await;
+    assert_eq!(fs::read(rig.spec(&claim)).unwrap(), spec);
+    assert_eq!(rig.prepared(&claim).await, devices);
+    rig.unprepared(&claim).await;
+    assert!(!rig.spec(&claim).exists());
 
-    kubelet.unprepare(DRIVER, &[claim()]).await.unwrap()[UID].as_ref().unwrap();
-    assert!(!node.spec().exists());
-    let of_claim = |line: &&Value| line.pointer("/span/uid") == Some(&json!(UID));
-    let lines = plugin.lines();
-    let of_claim: Vec<&Value> = lines.iter().filter(of_claim).collect();
+    // All lines are JSON, and those about one operation share its id.
+    let log = rig.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_claim = lines.iter().filter(|line| line.pointer("/span/uid") == Some(&json!(claim.uid)));
+    let of_claim = of_claim.filter(|line| line.pointer("/span/claim") == Some(&json!(claim.name)));
     let operations: Vec<&Value> =
-        of_claim.iter().map(|line| line.pointer("/span/operation").unwrap()).collect();
-    assert!(
-        operations.len() >= 2 && operations[0] != operations[operations.len() - 1],
-        "{lines:?}"
-    );
+        of_claim.map(|line| line.pointer("/span/operation").unwrap()).collect();
+    let [first, .., last] = &operations[..] else { panic!("{log}") };
+    assert_ne!(first, last);
 }
 
 #[tokio::test]
 async fn a_signal_ends_it_in_order_and_leaves_records_and_slices() {
-    let api = api_with_a_claim().await;
-    let node = Node::new(&api);
-    let kubelet = node.kubelet();
+    let mut rig = Rig::new().await;
+    let claim = pair(&rig);
     for signal in ["-TERM", "-INT"] {
-        let mut plugin = node.start(&[]);
-        ready(&node, &kubelet, &mut plugin).await;
-        kubelet.forget(DRIVER, &[claim()]);
-        kubelet.prepare(DRIVER, &[claim()]).await.unwrap()[UID].as_ref().unwrap();
-        plugin.signal(signal);
-        assert_eq!(plugin.ended().await.code(), Some(0), "{}", plugin.log());
-        kubelet.until_registered(DRIVER, 0, WITHIN).await.unwrap();
-        let plugins = node.path("kubelet/plugins/lanemate.dev");
-        let names = fs::read_dir(plugins).unwrap().map(|entry| entry.unwrap().file_name());
-        let sockets: Vec<_> =
-            names.filter(|name| name.to_string_lossy().ends_with(".sock")).collect();
+        ready(&mut rig).await;
+        rig.prepared(&claim).await;
+        rig.signal(signal);
+        assert_eq!(rig.ended().await.code(), Some(0));
+        // Kubelet forgets it, as all its sockets are gone.
+        rig.registered().await;
+        let names = fs::read_dir(rig.plugin_directory()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let sockets: Vec<String> = names.filter(|name| name.ends_with(".sock")).collect();
         assert!(sockets.is_empty(), "{sockets:?}");
-        assert!(node.spec().exists());
-        assert_eq!(api.list(RESOURCE_SLICES).len(), 1);
+        assert!(rig.spec(&claim).exists());
+        assert_eq!(rig.api.list(RESOURCE_SLICES).len(), 1);
     }
 }
 
 #[tokio::test]
 async fn two_instances_of_an_update_serve_one_node_and_the_old_one_can_go() {
-    let api = api_with_a_claim().await;
-    let node = Node::new(&api);
-    let kubelet = node.kubelet();
-    let mut old = node.start(&["--pod-uid", "pod-old"]);
-    kubelet.until_registered(DRIVER, 1, WITHIN).await.unwrap();
-    let before = kubelet.prepare(DRIVER, &[claim()]).await.unwrap();
-    let _new = node.start(&["--pod-uid", "pod-new"]);
-    kubelet.until_registered(DRIVER, 2, WITHIN).await.unwrap();
-    kubelet.forget(DRIVER, &[claim()]);
-    assert_eq!(kubelet.prepare(DRIVER, &[claim()]).await.unwrap(), before);
-    old.signal("-TERM");
-    assert_eq!(old.ended().await.code(), Some(0), "{}", old.log());
-    kubelet.until_registered(DRIVER, 1, WITHIN).await.unwrap();
-    kubelet.unprepare(DRIVER, &[claim()]).await.unwrap()[UID].as_ref().unwrap();
-    assert!(!node.spec().exists());
+    let mut rig = Rig::new().await;
+    let claim = pair(&rig);
+    rig.pod_uid = "pod-old";
+    rig.start().await;
+    let before = rig.prepared(&claim).await;
+    rig.pod_uid = "pod-new";
+    rig.start().await;
+    assert_eq!(rig.prepared(&claim).await, before);
+    rig.stop().await;
+    rig.registered().await;
+    rig.unprepared(&claim).await;
+    assert!(!rig.spec(&claim).exists());
 }
 
 #[tokio::test]
 async fn without_an_api_server_it_registers_and_says_what_it_waits_for() {
-    let api = api_with_a_claim().await;
-    let node = Node::new(&api);
-    drop(api);
-    let kubelet = node.kubelet();
-    let mut plugin = node.start(&[]);
-    kubelet.until_registered(DRIVER, 1, WITHIN).await.unwrap();
-    let answers = kubelet.prepare(DRIVER, &[claim()]).await.unwrap();
-    let error = answers[UID].as_ref().unwrap_err();
+    let mut rig = Rig::new().await;
+    let claim = pair(&rig);
+    // The one that the node knows ends.
+    rig.api = TestApi::start().await.unwrap();
+    rig.start().await;
+    let error = rig.prepare(&claim).await.unwrap_err();
     assert!(error.contains("cannot be read from the API server"), "{error}");
-    kubelet.unprepare(DRIVER, &[claim()]).await.unwrap()[UID].as_ref().unwrap();
-    assert_eq!(node.probe("live"), "");
-    let expect = "the node's ResourceSlices are not published\n";
-    plugin
-        .until("only the slices to be missing", |_| {
-            node.probe("ready").ends_with(&format!("plugin: {expect}")).then_some(())
-        })
-        .await;
-    plugin.signal("-TERM");
-    assert_eq!(plugin.ended().await.code(), Some(0), "{}", plugin.log());
+    rig.unprepared(&claim).await;
+    assert_eq!(rig.probe("live"), "");
+    let expect = "lanemate-kubelet-plugin: the node's ResourceSlices are not published\n";
+    rig.until("only the slices to be missing", |rig| rig.probe("ready") == expect).await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_api_server_that_hangs_does_not_hold_up_the_end() {
+    let mut rig = Rig::new().await;
+    let claim = pair(&rig);
+    rig.start().await;
+    let hang = Fault::Hang(Duration::from_secs(600));
+    rig.api.faults().next("*", "/", hang, usize::MAX);
+    // A claim in work is given up, for the next instance to take care of.
+    let signal = async {
+        let asked = |rig: &Rig| rig.api.count("GET", &rig.path(&claim)) > 0;
+        rig.until("the claim to be read", asked).await;
+        rig.signal("-TERM");
+    };
+    let (answer, ()) = tokio::join!(rig.prepare(&claim), signal);
+    let error = answer.unwrap_err();
+    assert!(error.contains("no answer while the plugin is ending"), "{error}");
+    assert_eq!(rig.ended().await.code(), Some(0));
+
+    // The signal comes while records are compared with the cluster, before kubelet is served.
+    rig.api.faults().clear();
+    rig.start().await;
+    rig.prepared(&claim).await;
+    rig.stop().await;
+    rig.api.faults().next("*", "/", Fault::Hang(Duration::from_secs(600)), usize::MAX);
+    let reads = |rig: &Rig| rig.api.count("GET", &rig.path(&claim));
+    let before = reads(&rig);
+    rig.spawn("");
+    rig.until("the claim to be read", |rig| reads(rig) > before).await;
+    rig.stop().await;
+    assert_eq!(rig.recorded(), [claim.uid].into());
 }
 
 #[tokio::test]
 async fn what_cannot_start_says_why_and_fails() {
-    let api = api_with_a_claim().await;
-    let node = Node::new(&api);
-    let broken = node.path("broken.yaml");
+    let rig = Rig::new().await;
+    let broken = rig.at("broken.yaml");
     fs::write(&broken, "kind: [").unwrap();
     let broken = broken.display().to_string();
-    let kubeconfig = node.kubeconfig.display().to_string();
+    let kubeconfig = rig.at("kubeconfig").display().to_string();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().to_string();
     for (flags, status, expect) in [
@@ -278,9 +160,9 @@ async fn what_cannot_start_says_why_and_fails() {
             "bind --metrics-address 127.0.0.1:",
         ),
     ] {
-        let mut command = node.command(flags);
-        command.args(["--node-name", "n1", "--root"]).arg(node.dir.path());
-        let output = command.arg("--cdi-root").arg(node.path("cdi")).output().unwrap();
+        let mut command = rig.program(flags);
+        command.args(["--node-name", NODE]).arg("--cdi-root").arg(rig.cdi());
+        let output = command.arg("--root").arg(rig.at("k")).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.contains(expect)), (Some(status), true), "{said}");
     }

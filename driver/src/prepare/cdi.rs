@@ -69,15 +69,12 @@ pub struct ContainerEdits {
     pub mounts: Vec<Mount>,
 }
 
-/// One device node.
+/// One device node. The runtime makes it from its numbers and looks at no path of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceNode {
     /// Absolute path in the container.
     pub path: String,
-    /// Absolute path on the host, where it differs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host_path: Option<String>,
     /// `c` or `b`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -127,13 +124,6 @@ impl ContainerEdits {
         add_new(&mut self.env, other.env);
         add_new(&mut self.device_nodes, other.device_nodes);
         add_new(&mut self.mounts, other.mounts);
-    }
-
-    /// Says where on the host the nodes are, unless they are at the same path as in the container.
-    pub(super) fn find_nodes_below(&mut self, root: &str) {
-        for node in self.device_nodes.iter_mut().filter(|_| !root.is_empty()) {
-            node.host_path = Some(format!("{root}{}", node.path));
-        }
     }
 }
 

@@ -48,7 +48,7 @@ fn nvidia(
     for path in ["dev/nvidia-uvm-tools", "dev/nvidia-modeset"] {
         nodes.extend(nodes::existing(facts, path));
     }
-    needs.edits.mounts = options.nvidia_libraries.mounts(&options.device_root);
+    needs.edits.mounts = options.nvidia_libraries.mounts().to_vec();
     if needs.edits.mounts.is_empty() {
         notes.push(
             "no NVIDIA driver libraries were found on the host and no CDI spec of NVIDIA's \

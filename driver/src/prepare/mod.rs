@@ -39,9 +39,6 @@ use self::vendor_cdi::VendorCdi;
 pub struct PrepareOptions {
     /// Directory of [`Base::Metadata`], absolute, as the container runtime sees it.
     pub metadata_dir: String,
-    /// Where the container runtime finds what the machine's root shows, as an absolute path; empty
-    /// where it is the runtime's own root, as on every real node.
-    pub device_root: String,
     /// CDI devices that other programs have put on the host.
     pub vendor_cdi: VendorCdi,
     /// The NVIDIA driver's user-space libraries on the host.
@@ -111,8 +108,8 @@ pub struct PreparedDevice {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PrepareError {
     /// The directory would mean another place to the runtime.
-    #[error("{0} directory {1:?} is not an absolute path")]
-    RelativeDirectory(&'static str, String),
+    #[error("metadata directory {0:?} is not an absolute path")]
+    RelativeDirectory(String),
     /// No result is for this node.
     #[error("claim {claim} has no device of {} in pool {node}{}", names::DRIVER, held_in(pools))]
     NothingForNode {
@@ -202,12 +199,8 @@ pub fn plan(
     inventory: &Inventory,
     options: &PrepareOptions,
 ) -> Result<PreparePlan, PrepareError> {
-    let (metadata, device_root) = (&options.metadata_dir, &options.device_root);
-    if !metadata.starts_with('/') {
-        return Err(PrepareError::RelativeDirectory("metadata", metadata.clone()));
-    }
-    if !device_root.is_empty() && !device_root.starts_with('/') {
-        return Err(PrepareError::RelativeDirectory("device root", device_root.clone()));
+    if !options.metadata_dir.starts_with('/') {
+        return Err(PrepareError::RelativeDirectory(options.metadata_dir.clone()));
     }
     let grants = grant::of_node(claim, facts, inventory)?;
     let mut notes = grant::notes(claim, inventory);
@@ -223,7 +216,6 @@ pub fn plan(
         let mut edits = needs.edits;
         edits.merge(environment.edits(claim, grant, facts, options)?);
         edits.merge(metadata::edits(claim, grant, options));
-        edits.find_nodes_below(&options.device_root);
         prepared.push(PreparedDevice {
             request: grant.request.request().to_owned(),
             pool: grant.pool.to_owned(),

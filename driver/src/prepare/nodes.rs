@@ -25,7 +25,6 @@ pub(super) fn required(
 pub(super) fn existing(facts: &Facts, path: &str) -> Option<DeviceNode> {
     facts.device_nodes.get(path).map(|node| DeviceNode {
         path: format!("/{path}"),
-        host_path: None,
         kind: node.kind.to_string(),
         major: node.major,
         minor: node.minor,

@@ -63,13 +63,9 @@ impl NvidiaLibraries {
         Self { mounts: mounts.concat() }
     }
 
-    /// One mount per file, name and directory. The runtime finds the files below `root`.
-    pub(super) fn mounts(&self, root: &str) -> Vec<Mount> {
-        let below = |mount: &Mount| Mount {
-            host_path: format!("{root}{}", mount.host_path),
-            ..mount.clone()
-        };
-        self.mounts.iter().map(below).collect()
+    /// One mount per file, name and directory.
+    pub(super) fn mounts(&self) -> &[Mount] {
+        &self.mounts
     }
 }
 
@@ -121,8 +117,12 @@ mod tests {
             write_atomically(&root.path().join(path), 0o755, b"ELF", Durability::Volatile).unwrap();
         }
         let host = LiveHost::new(PathBuf::from(root.path()));
-        let mounts = NvidiaLibraries::read(&host, driver_root, version).mounts("");
-        mounts.iter().map(|m| format!("{} -> {}", m.host_path, m.container_path)).collect()
+        let libraries = NvidiaLibraries::read(&host, driver_root, version);
+        libraries
+            .mounts()
+            .iter()
+            .map(|m| format!("{} -> {}", m.host_path, m.container_path))
+            .collect()
     }
 
     #[test]

@@ -218,37 +218,6 @@ fn a_vendor_spec_that_opens_another_gpu_is_not_used() {
 }
 
 #[test]
-fn nodes_and_libraries_are_found_below_the_device_root() {
-    let root = tempfile::tempdir().unwrap();
-    let library = root.path().join("usr/lib64/libcuda.so.580.1");
-    crate::files::write_atomically(&library, 0o755, b"ELF", crate::files::Durability::Volatile)
-        .unwrap();
-    let host = crate::discovery::LiveHost::new(root.path().to_owned());
-    let mut machine = machine();
-    machine.options.nvidia_libraries = NvidiaLibraries::read(&host, "", "580.1");
-    machine.options.device_root = "/tmp/fake".to_owned();
-    let plan = machine.plan(&claim(&[("pair", GPU), ("pair", NIC)])).unwrap();
-    let [gpu, nic] = [0, 1].map(|index| &plan.spec.devices[index].container_edits);
-    for node in gpu.device_nodes.iter().chain(&nic.device_nodes) {
-        assert_eq!(node.host_path, Some(format!("/tmp/fake{}", node.path)));
-    }
-    assert_eq!(gpu.mounts[0].host_path, "/tmp/fake/usr/lib64/libcuda.so.580.1");
-    assert_eq!(gpu.mounts[0].container_path, "/usr/lib64/libcuda.so.580.1");
-    assert!(nic.mounts[0].host_path.starts_with("/var/lib/m/"));
-    let file: Value = serde_json::from_slice(&plan.files.last().unwrap().bytes).unwrap();
-    assert_eq!(
-        file.pointer("/devices/1/containerEdits/deviceNodes/0/hostPath"),
-        Some(&Value::from("/tmp/fake/dev/infiniband/uverbs0"))
-    );
-    machine.options.device_root = String::new();
-    let plan = machine.plan(&claim(&[("pair", NIC)])).unwrap();
-    assert!(!String::from_utf8_lossy(&plan.files.last().unwrap().bytes).contains("/tmp/fake"));
-    machine.options.device_root = "fake".to_owned();
-    let refusal = machine.refusal(&claim(&[("pair", NIC)]));
-    assert_eq!(refusal, "device root directory \"fake\" is not an absolute path");
-}
-
-#[test]
 fn an_amd_gpu_gets_the_compute_node_and_its_own_drm_nodes() {
     let plan = machine().plan(&claim(&[("gpu", "gpu-0000-43-00-0")])).unwrap();
     assert_eq!(nodes_of(&plan, 0), ["kfd", "dri/card1", "dri/renderD129"]);

@@ -12,7 +12,6 @@ fn settings(root: &Path) -> MachineSettings {
     MachineSettings {
         root: root.to_owned(),
         driver_root: String::new(),
-        device_root: String::new(),
         config: Default::default(),
         topology_override: None,
     }
@@ -56,11 +55,9 @@ fn the_configuration_leaves_out_and_its_override_goes_first() {
     let text = fixture("overrides/azure-ndv5-h100.xml");
     let parsed = Override::parse(&text).unwrap();
     settings.topology_override = Some(TopologyOverride { text: text.clone(), parsed });
-    settings.device_root = "/tmp/fake".to_owned();
     let reading = open(settings).read();
     assert_eq!(reading.machine.inventory.devices.len(), 8);
     assert_eq!(reading.options.topology_override, Some(text));
-    assert_eq!(reading.options.device_root, "/tmp/fake");
 }
 
 #[test]

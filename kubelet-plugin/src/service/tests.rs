@@ -14,6 +14,7 @@ use super::*;
 use crate::fake_state::channel;
 use crate::kubernetes::client::connect;
 use crate::kubernetes::events::Event;
+use crate::shutdown::Tasks;
 use crate::state::Question;
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/four";
@@ -28,6 +29,7 @@ struct Scene {
     events: mpsc::Receiver<Event>,
     registry: Registry,
     thread: Arc<Mutex<Thread>>,
+    _tasks: Tasks,
     _dir: tempfile::TempDir,
 }
 
@@ -107,8 +109,9 @@ impl Scene {
         let (tell, events) = Events::channel();
         let mut registry = Registry::default();
         let metrics = Metrics::new(&mut registry);
-        let service = Service::new(claims, state, tell, metrics);
-        Self { api, service, events, registry, thread, _dir: dir }
+        let tasks = Tasks::new();
+        let service = Service::new(claims, state, tell, metrics, tasks.stop());
+        Self { api, service, events, registry, thread, _tasks: tasks, _dir: dir }
     }
 
     async fn prepare(&self) -> Result<Vec<PreparedDevice>, String> {
@@ -239,7 +242,7 @@ async fn an_api_server_that_hangs_leaves_time_for_the_record() {
     let scene = Scene::new(Machine::default()).await;
     scene.api.faults().next("*", CLAIM, Fault::Hang(Duration::from_secs(60)), 9);
     scene.thread.lock().unwrap().recorded = Some(prepared());
-    let deadline = Instant::now() + FOR_THE_STATE + Duration::from_millis(100);
+    let deadline = Instant::now() + Duration::from_millis(400);
     assert_eq!(scene.service.prepare(claim(), deadline).await, Ok(prepared().devices));
 }
 

@@ -45,7 +45,7 @@ fn the_defaults_are_those_of_a_node() {
     assert_eq!(settings.metrics_address, Some("0.0.0.0:9099".parse().unwrap()));
     assert_eq!(settings.mode, Mode::Controller);
     assert_eq!(settings.machine.root, Path::new("/"));
-    assert_eq!((&*settings.machine.driver_root, &*settings.machine.device_root), ("", ""));
+    assert_eq!(settings.machine.driver_root, "");
     let seconds =
         [settings.rescan_interval, settings.reconcile_interval, settings.claim_gone_grace];
     assert_eq!(seconds.map(|time| time.as_secs()), [60, 300, 60]);
@@ -64,10 +64,9 @@ fn directories_follow_from_kubelets_and_each_can_be_elsewhere() {
     assert_eq!(settings.directories.registry, Path::new("/r"));
     assert_eq!(settings.directories.metadata, Path::new("/p/lanemate.dev/metadata"));
     assert_eq!(settings.directories.kubelet_claims, Path::new("/k/dra_manager_state"));
-    let roots = ["--driver-root", "/run/nvidia/driver/", "--device-root", "/tmp/fake"];
-    let settings = check(&[&flags[..], &roots].concat()).unwrap();
+    let settings =
+        check(&[&flags[..], &["--driver-root", "/run/nvidia/driver/"]].concat()).unwrap();
     assert_eq!(settings.machine.driver_root, "run/nvidia/driver");
-    assert_eq!(settings.machine.device_root, "/tmp/fake");
 }
 
 #[test]
@@ -83,7 +82,7 @@ fn each_mistake_names_flag_value_and_expectation() {
     let path = "expected an absolute path of a directory, without ..";
     refused(&["--state-dir", "state"], &format!("--state-dir \"state\": {path}"));
     refused(&["--cdi-root", "/a/../b"], &format!("--cdi-root \"/a/../b\": {path}"));
-    refused(&["--device-root", "x"], &format!("--device-root \"x\": {path}"));
+    refused(&["--driver-root", "x"], &format!("--driver-root \"x\": {path}"));
     refused(&["--driver-root", ""], &format!("--driver-root \"\": {path}"));
     let not_a_directory = "expected a directory, found something else";
     refused(

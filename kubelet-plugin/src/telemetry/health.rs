@@ -14,12 +14,13 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::UnixListener;
 
-use crate::state::State;
+use crate::state::{Settings, State};
 
-/// How long the state thread may take to answer. Its longest work is some claims, a few flushes of a
-/// disk each. It may wait longer for the lock that another instance holds; probes fail several times
-/// before kubelet acts.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the state thread may take to answer: the wait for the lock that another instance holds
+/// during an update, which no restart makes shorter, and the reading of the machine and some flushes
+/// of the disk beside it. Several claims may wait for the lock one after the other; probes fail
+/// several times before kubelet acts.
+pub const PATIENCE: Duration = Settings::LOCK_WAIT.saturating_add(Duration::from_secs(10));
 
 /// Most entries of the directory that are looked at: far more than sockets of ours.
 const MOST_SWEPT: usize = 4096;

@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::health;
 use crate::args::Probe;
 
 /// Longer than the plugin waits for its own parts, so that its answer says which one is stuck.
-const PATIENCE: Duration = Duration::from_secs(8);
+pub const PATIENCE: Duration = health::PATIENCE.saturating_add(Duration::from_secs(5));
 /// Longest answer: some lines.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 

@@ -6,7 +6,7 @@
 
 mod binary;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -33,14 +33,19 @@ pub const PAIRS: [(&str, &str); 4] = [
 const LONGEST: Duration = Duration::from_secs(30);
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// The node. The plugin ends with it.
+/// The node. The plugin ends with it; its log is shown when the test fails.
 pub struct Rig {
+    /// What a failure is told under; the name of the test to begin with.
+    pub name: String,
     /// The API server.
     pub api: TestApi,
     /// Kubelet.
     pub kubelet: Kubelet,
+    /// UID of the pod that the next instances run in; empty for none.
+    pub pod_uid: &'static str,
     directory: TempDir,
-    plugin: Option<Child>,
+    /// Running instances, the oldest first: two of them during an update.
+    instances: VecDeque<Child>,
     flags: Vec<String>,
 }
 
@@ -54,14 +59,16 @@ impl Rig {
         let registry = directory.path().join("k/plugins_registry");
         fs::create_dir_all(&registry).unwrap();
         let kubelet = Kubelet::start(Settings::new(registry));
-        let rig = Self { api, kubelet, directory, plugin: None, flags: Vec::new() };
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        let (instances, flags) = (VecDeque::new(), Vec::new());
+        let rig = Self { name, api, kubelet, pod_uid: "", directory, instances, flags };
         rig.write_machine(&rig.captured());
         rig
     }
 
     /// Lets kubelet look at its registry so often; to be called before the plugin starts.
     pub fn poll_every(&mut self, poll: Duration) {
-        let registry = self.directory.path().join("k/plugins_registry");
+        let registry = self.at("k/plugins_registry");
         self.kubelet = Kubelet::start(Settings { poll, ..Settings::new(registry) });
     }
 
@@ -79,23 +86,23 @@ impl Rig {
     /// Makes the machine what a capture says.
     pub fn write_machine(&self, capture: &str) {
         // Renamed into place, since the plugin may be reading it.
-        let new = self.directory.path().join("new.yaml");
+        let new = self.at("new.yaml");
         fs::write(&new, capture).unwrap();
         fs::rename(new, self.machine()).unwrap();
     }
 
     fn machine(&self) -> PathBuf {
-        self.directory.path().join("machine.yaml")
+        self.at("machine.yaml")
     }
 
     /// The CDI directory.
     pub fn cdi(&self) -> PathBuf {
-        self.directory.path().join("cdi")
+        self.at("cdi")
     }
 
     /// The plugin's directory below kubelet's.
     pub fn plugin_directory(&self) -> PathBuf {
-        self.directory.path().join("k/plugins").join(DRIVER)
+        self.at("k/plugins").join(DRIVER)
     }
 
     /// The state directory.
@@ -108,34 +115,50 @@ impl Rig {
         self.state().join("claims").join(format!("{}.json", claim.uid))
     }
 
-    /// Starts the plugin with faults, in the form of `LANEMATE_FAULT`.
-    pub fn spawn(&mut self, faults: &str) {
-        assert!(self.plugin.is_none(), "the plugin runs already");
-        self.plugin = Some(self.command(faults).spawn().unwrap());
-    }
-
-    /// The plugin's command line; it writes to the log of this node.
-    pub fn command(&self, faults: &str) -> Command {
-        let at = |name: &str| self.directory.path().join(name);
-        let log = OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
+    /// The program, with kubelet's directory on this node and nothing else.
+    pub fn program(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary::path());
         command
-            .args(["--node-name", NODE, "--metrics-address", "off", "--log-format", "text"])
+            .env_clear()
+            .args(arguments)
+            .arg("--kubelet-root")
+            .arg(self.at("k"))
+            .stdin(Stdio::null());
+        if !self.pod_uid.is_empty() {
+            command.env("POD_UID", self.pod_uid);
+        }
+        command
+    }
+
+    /// The CDI file of a claim.
+    pub fn spec(&self, claim: &Claim) -> PathBuf {
+        self.cdi().join(format!("lanemate.dev-claim_{}.json", claim.uid))
+    }
+
+    /// Starts the plugin with faults, in the form of `LANEMATE_FAULT`.
+    pub fn spawn(&mut self, faults: &str) {
+        let log = OpenOptions::new().create(true).append(true).open(self.at("log")).unwrap();
+        let mut command = self.program(&["--node-name", NODE, "--metrics-address", "off"]);
+        command
             .arg("--root")
             .arg(self.machine())
-            .arg("--kubelet-root")
-            .arg(at("k"))
             .arg("--cdi-root")
             .arg(self.cdi())
             .arg("--kubeconfig")
-            .arg(at("kubeconfig"))
+            .arg(self.at("kubeconfig"))
             .args(&self.flags)
             .env("LANEMATE_FAULT", faults)
-            .env_remove("POD_UID")
-            .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone().unwrap()))
             .stderr(Stdio::from(log));
-        command
+        self.instances.push_back(command.spawn().unwrap());
+    }
+
+    /// What a probe says on stderr; empty when all is well.
+    pub fn probe(&self, about: &str) -> String {
+        let output = self.program(&["probe", about]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), said.is_empty(), "{said}");
+        said
     }
 
     /// Starts the plugin and waits until kubelet has it.
@@ -144,39 +167,41 @@ impl Rig {
         self.registered().await;
     }
 
-    /// Waits until kubelet has the plugin.
+    /// Waits until kubelet has each instance.
     pub async fn registered(&self) {
-        let registered = self.kubelet.until_registered(DRIVER, 1, LONGEST).await;
-        if let Err(error) = registered {
-            panic!("{error}\n{}", self.told());
-        }
+        self.kubelet.until_registered(DRIVER, self.instances.len(), LONGEST).await.unwrap();
     }
 
-    /// Process id of the plugin.
+    /// Process id of the oldest instance.
     pub fn pid(&self) -> u32 {
-        self.plugin.as_ref().unwrap().id()
+        self.instances[0].id()
     }
 
-    /// Ends the plugin as kubelet ends a pod.
-    pub async fn stop(&mut self) -> ExitStatus {
+    /// Sends a signal to the oldest instance.
+    pub fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.ended().await
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
-    /// Waits for the plugin to end by itself.
+    /// Ends the oldest instance as kubelet ends a pod.
+    pub async fn stop(&mut self) {
+        self.signal("-TERM");
+        let status = self.ended().await;
+        assert!(status.success(), "{status}");
+    }
+
+    /// Waits for the oldest instance to end.
     pub async fn ended(&mut self) -> ExitStatus {
-        let mut plugin = self.plugin.take().unwrap();
-        let log = self.log();
-        let status = until("the plugin to end", async || plugin.try_wait().unwrap()).await;
-        let status =
-            status.unwrap_or_else(|error| panic!("{error}\n{}", fs::read_to_string(log).unwrap()));
+        let oldest = &mut self.instances[0];
+        let status = until("the plugin to end", async || oldest.try_wait().unwrap()).await;
+        self.instances.pop_front();
         // Kubelet takes the dead one for the next one otherwise.
         self.until("kubelet to miss the plugin", |rig| {
-            rig.kubelet.plugins(DRIVER).iter().all(|plugin| !plugin.connected)
+            let plugins = rig.kubelet.plugins(DRIVER);
+            plugins.iter().filter(|plugin| plugin.connected).count() <= rig.instances.len()
         })
         .await;
-        status
+        status.unwrap()
     }
 
     /// Puts an allocated claim with a pod that has it reserved. The devices go to one request each:
@@ -241,7 +266,7 @@ impl Rig {
         self.kubelet.forget(DRIVER, std::slice::from_ref(claim));
         match self.prepare(claim).await {
             Ok(devices) => devices,
-            Err(error) => panic!("prepare {}: {error}\n{}", claim.name, self.told()),
+            Err(error) => panic!("prepare {}: {error}", claim.name),
         }
     }
 
@@ -258,7 +283,7 @@ impl Rig {
     /// Unprepares one claim; it must succeed.
     pub async fn unprepared(&self, claim: &Claim) {
         if let Err(error) = self.unprepare(claim).await {
-            panic!("unprepare {}: {error}\n{}", claim.name, self.told());
+            panic!("unprepare {}: {error}", claim.name);
         }
     }
 
@@ -293,19 +318,18 @@ impl Rig {
         devices.map(|device| device["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits for something that becomes true; a failure shows the plugin's log.
+    /// Waits for something that becomes true.
     pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         let waited = until(what, async || is_so(self).then_some(())).await;
         if let Err(error) = waited {
-            panic!("{error}; {}", self.told());
+            panic!("{error}; {}", self.seen());
         }
     }
 
-    /// Where things stand, and what the plugin has told.
-    pub fn told(&self) -> String {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
+    /// What the node holds, and what the cluster thinks that it holds.
+    pub fn seen(&self) -> String {
         format!(
-            "recorded {:?}, in CDI {:?}, metadata {:?}, NodeState {:?}\n{log}",
+            "recorded {:?}, in CDI {:?}, metadata {:?}, NodeState {:?}",
             self.recorded(),
             self.in_cdi(),
             self.metadata(),
@@ -313,16 +337,25 @@ impl Rig {
         )
     }
 
-    fn log(&self) -> PathBuf {
-        self.directory.path().join("log")
+    /// The log of all instances.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.at("log")).unwrap_or_default()
+    }
+
+    /// A path of this node's own.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        if let Some(mut plugin) = self.plugin.take() {
-            let _ = plugin.kill();
-            let _ = plugin.wait();
+        for instance in &mut self.instances {
+            let _ = instance.kill();
+            let _ = instance.wait();
+        }
+        if std::thread::panicking() {
+            println!("the plugin's log, {}:\n{}", self.name, self.log());
         }
     }
 }
