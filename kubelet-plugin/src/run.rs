@@ -362,8 +362,7 @@ async fn follow(
 ) -> anyhow::Result<()> {
     let follow = async {
         loop {
-            let is_registered = *registered.borrow_and_update() == Registration::Registered;
-            readiness.set_registered(is_registered);
+            readiness.set_registration(registered.borrow_and_update().clone());
             if published.borrow_and_update().was_complete {
                 readiness.set_published();
             }

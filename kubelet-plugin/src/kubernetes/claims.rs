@@ -51,9 +51,7 @@ pub enum LookupError {
     #[error("{0}")]
     Refused(CallError),
     /// No answer that helps, in the time that there is.
-    #[error(
-        "{error} (at {address}, {tries} tries); kubelet tries again, and Unprepare goes on without it"
-    )]
+    #[error("{error} (at {address}, {tries} tries)")]
     NoAnswer {
         /// The API server's address.
         address: String,

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,6 +14,8 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::UnixListener;
 
+use super::answer;
+use crate::grpc::Registration;
 use crate::state::{Settings, State};
 
 /// How long the state thread may take to answer: the wait for the lock that another instance holds
@@ -31,7 +33,7 @@ pub struct Readiness(Arc<Reached>);
 
 #[derive(Debug, Default)]
 struct Reached {
-    registered: AtomicBool,
+    registration: Mutex<Registration>,
     published: AtomicBool,
 }
 
@@ -46,9 +48,9 @@ pub struct Health {
 type Answer = (StatusCode, String);
 
 impl Readiness {
-    /// Kubelet has accepted the registration, or has refused or dropped it.
-    pub fn set_registered(&self, registered: bool) {
-        self.0.registered.store(registered, Ordering::Relaxed);
+    /// What kubelet says of the registration.
+    pub fn set_registration(&self, said: Registration) {
+        *self.0.registration.lock().unwrap_or_else(PoisonError::into_inner) = said;
     }
 
     /// The node's slices are in the cluster for the first time.
@@ -74,8 +76,15 @@ impl Health {
     async fn missing(&self) -> Vec<String> {
         let reached = &self.readiness.0;
         let mut missing: Vec<String> = self.live().await.err().into_iter().collect();
-        if !reached.registered.load(Ordering::Relaxed) {
-            missing.push("kubelet has not accepted the registration".to_owned());
+        let said = reached.registration.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match said {
+            Registration::Registered => {}
+            Registration::Awaited => {
+                missing.push("kubelet has not accepted the registration".to_owned());
+            }
+            Registration::Refused(reason) => {
+                missing.push(format!("kubelet has refused the registration: {reason}"));
+            }
         }
         if !reached.published.load(Ordering::Relaxed) {
             missing.push("the node's ResourceSlices are not published".to_owned());
@@ -128,19 +137,19 @@ pub async fn serve(
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(health);
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await?;
+    answer(listener, router, stopped).await?;
     socket.as_pathname().map_or(Ok(()), remove)
 }
 
 async fn healthz(Shared(health): Shared<Health>) -> Answer {
-    answer(health.live().await.err().into_iter().collect())
+    said(health.live().await.err().into_iter().collect())
 }
 
 async fn readyz(Shared(health): Shared<Health>) -> Answer {
-    answer(health.missing().await)
+    said(health.missing().await)
 }
 
-fn answer(missing: Vec<String>) -> Answer {
+fn said(missing: Vec<String>) -> Answer {
     match missing.is_empty() {
         true => (StatusCode::OK, "ok\n".to_owned()),
         false => (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n"),
@@ -206,7 +215,7 @@ mod tests {
     #[tokio::test]
     async fn a_state_thread_that_hangs_is_neither_live_nor_ready() {
         let served = serve_in_a_directory();
-        served.readiness.set_registered(true);
+        served.readiness.set_registration(Registration::Registered);
         served.readiness.set_published();
         for about in [Probe::Live, Probe::Ready] {
             let error = ask(&served.socket, about).await.unwrap_err();
@@ -228,7 +237,10 @@ mod tests {
         served.readiness.set_published();
         let error = ask(&served.socket, Probe::Ready).await.unwrap_err();
         assert!(error.ends_with("kubelet has not accepted the registration"), "{error}");
-        served.readiness.set_registered(true);
+        served.readiness.set_registration(Registration::Refused("no such version".to_owned()));
+        let error = ask(&served.socket, Probe::Ready).await.unwrap_err();
+        assert!(error.ends_with("refused the registration: no such version"), "{error}");
+        served.readiness.set_registration(Registration::Registered);
         assert_eq!(ask(&served.socket, Probe::Ready).await, Ok(()));
     }
 

@@ -15,6 +15,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 
+use super::answer;
+
 /// Connections that wait to be accepted.
 const WAITING: u32 = 64;
 /// The form that [`encode`] writes.
@@ -45,7 +47,7 @@ pub async fn serve(
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let router = Router::new().route("/metrics", get(metrics)).with_state(registry);
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+    answer(listener, router, stopped).await
 }
 
 async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
@@ -62,6 +64,17 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_never_finished_does_not_hold_up_the_end() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        stream.write_all(b"GET /metrics HT").await.unwrap();
+        let stopped = tokio::time::sleep(std::time::Duration::from_millis(200));
+        let served = serve(listener, Arc::default(), stopped);
+        let within = std::time::Duration::from_secs(30);
+        tokio::time::timeout(within, served).await.expect("the end of the server").unwrap();
+    }
 
     #[tokio::test]
     async fn two_instances_share_a_port_and_answer() {
