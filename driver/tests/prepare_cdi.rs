@@ -10,7 +10,7 @@ use std::path::Path;
 use lanemate_driver::claim::allocated::AllocatedClaim;
 use lanemate_driver::discovery::Facts;
 use lanemate_driver::discovery::host::LiveHost;
-use lanemate_driver::files::{Roots, apply, write_atomically};
+use lanemate_driver::files::{Durability, Roots, apply, write_atomically};
 use lanemate_driver::ids::Kind;
 use lanemate_driver::inventory::{Inventory, Policy};
 use lanemate_driver::prepare::{PrepareOptions, PreparePlan, plan};
@@ -94,7 +94,7 @@ impl Node {
         assert_eq!(problems, []);
         options.device_root = device_root.to_owned();
         let plan = plan(&claim, &self.facts, &self.inventory, &options).unwrap();
-        apply(&plan.files, &self.roots()).unwrap();
+        apply(&plan.files, &self.roots(), Durability::Volatile).unwrap();
         plan
     }
 
@@ -112,7 +112,7 @@ impl Node {
         let spec = json!({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices,
             "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"], "deviceNodes": control}});
         let path = self.roots().cdi.join("nvidia.yaml");
-        write_atomically(&path, 0o644, spec.to_string().as_bytes()).unwrap();
+        write_atomically(&path, 0o644, spec.to_string().as_bytes(), Durability::Volatile).unwrap();
     }
 }
 
@@ -211,7 +211,7 @@ fn the_drivers_libraries_are_mounted_once_under_each_of_their_names() {
     let case = &CASES[0];
     let node = Node::new(case);
     let library = "usr/lib64/libcuda.so.580.82.07";
-    write_atomically(&node.root.path().join(library), 0o755, b"ELF").unwrap();
+    write_atomically(&node.root.path().join(library), 0o755, b"ELF", Durability::Volatile).unwrap();
     let plan = node.prepare(&claim(case, &json!([])));
     let container = cdi_check::container(&node.roots().cdi, &ids(&plan, &["a", "b"])).unwrap();
     let source = format!("/{library}");
@@ -269,8 +269,13 @@ fn the_checker_refuses_what_is_wrong() {
                 [{"path": node, "type": "c", "major": 1, "minor": 3}]}}]})
     };
     let check = |spec: &Value, id: &str| {
-        write_atomically(&directory.path().join("x.json"), 0o644, spec.to_string().as_bytes())
-            .unwrap();
+        write_atomically(
+            &directory.path().join("x.json"),
+            0o644,
+            spec.to_string().as_bytes(),
+            Durability::Volatile,
+        )
+        .unwrap();
         cdi_check::container(directory.path(), &[format!("lanemate.dev/claim={id}")]).map(|_| ())
     };
     let good = spec("0.3.0", "/dev/null");

@@ -9,7 +9,7 @@ use serde_json::Map;
 
 use super::identity::Identity;
 use super::node::{Node, Reading};
-use super::plans::{self, is_for, plan, plan_again, replaced, results_here};
+use super::plans::{self, EFFECT, is_for, plan, plan_again, replaced, results_here};
 use super::record::{Allocation, Effect, MIN_READER, Record, RecordDevice, RecordState, SCHEMA};
 use super::release::{ReleaseError, UNDO};
 use super::{Consumer, Fetched, PrepareError, Prepared};
@@ -204,7 +204,7 @@ impl Node {
         self.resolve(&record.uid);
         fault::at(Point::PrepareReserved)?;
         for file in &plan.files {
-            apply(std::slice::from_ref(file), &self.settings.roots)?;
+            apply(std::slice::from_ref(file), &self.settings.roots, EFFECT)?;
             fault::at(Point::PrepareFile)?;
         }
         let prepared = Record { state: RecordState::Prepared, ..record.clone() };

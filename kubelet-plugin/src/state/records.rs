@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lanemate_driver::claim::allocated::ClaimUid;
-use lanemate_driver::files::{FilesError, remove_file, sweep, write_atomically};
+use lanemate_driver::files::{Durability, FilesError, remove_file, sweep, write_atomically};
 
-use super::record::{MAX_BYTES, Readable, Record, RecordError};
+use super::record::{MAX_BYTES, Readable, Record, RecordError, RecordState};
 
 /// Most entries of a directory that are looked at: far more than a node has devices.
 const MAX_ENTRIES: usize = 65_536;
@@ -164,18 +164,24 @@ impl Records {
         })
     }
 
-    /// Writes a record, for good.
+    /// Writes a record.
     ///
     /// # Errors
     /// The step that failed. The file is then as it was, or as it should be.
     pub fn write(&self, record: &Record) -> Result<(), RecordsError> {
+        // Until a claim is prepared a loss of power may take its record: no container has its devices
+        // yet, and the boot after it undoes what there is. It must not leave a broken one.
+        let durability = match record.state {
+            RecordState::Reserved => Durability::Whole,
+            RecordState::Prepared | RecordState::Releasing => Durability::Kept,
+        };
         let uid = &record.uid;
         let bytes =
             record.encode().map_err(|error| RecordsError::Encode { uid: uid.clone(), error })?;
         if bytes.len() > MAX_BYTES {
             return Err(RecordsError::TooLarge { uid: uid.clone(), bytes: bytes.len() });
         }
-        Ok(write_atomically(&self.path(uid), 0o600, &bytes)?)
+        Ok(write_atomically(&self.path(uid), 0o600, &bytes, durability)?)
     }
 
     /// Removes a record, for good. What is gone already is no error.
