@@ -146,6 +146,7 @@ impl Node {
         if updated != *record {
             // Before the files, so that none exists that no record knows.
             self.records.write(&updated)?;
+            self.view.records.insert(updated.uid.clone(), updated.into());
         }
         let mut has_written = false;
         for file in &plan.files {

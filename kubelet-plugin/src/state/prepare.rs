@@ -80,15 +80,17 @@ impl Node {
                 && record.claim() == *claim
                 && !is_of_other_boot(record, reading)
         });
-        let answer = record.and_then(|record| match self.repair(&record, reading) {
-            Ok(_) => Some(Prepared { devices: record.prepared(), notes: Vec::new() }),
+        let repaired = record.map(|record| self.repair(&record, reading));
+        // As repaired: the CDI names may be others.
+        let record = self.view.records.get(&claim.uid).cloned();
+        self.end(lock);
+        match repaired? {
+            Ok(_) => Some(Prepared { devices: record?.prepared(), notes: Vec::new() }),
             Err(error) => {
                 tracing::warn!(%claim, %error, "a prepared claim cannot be restored");
                 None
             }
-        });
-        self.end(lock);
-        answer
+        }
     }
 
     fn prepare_locked(
