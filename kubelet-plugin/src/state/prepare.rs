@@ -106,6 +106,7 @@ impl Node {
         if record.state == RecordState::Prepared && !is_of_other_boot(&record, asked.reading) {
             return self.prepare_again(asked, &record);
         }
+        self.remember_cards(&record);
         self.release_record(&record, UNDO)
             .map_err(|error| asked.failed(format!("undo what an earlier try has left: {error}")))?;
         self.prepare_fresh(asked)

@@ -93,11 +93,16 @@ impl Node {
         let records = self.view.records.values();
         let old = records.filter(|record| is_of_other_boot(record, reading)).cloned();
         for record in old.collect::<Vec<_>>() {
-            let cards = record.devices.iter();
-            let cards = cards.map(|device| (device.device.clone(), device.identity.clone()));
-            self.before_boot.insert(record.uid.clone(), cards.collect());
+            self.remember_cards(&record);
             self.finish(&record, done);
         }
+    }
+
+    /// Which cards a claim had, for when it is prepared again.
+    pub(super) fn remember_cards(&mut self, record: &Record) {
+        let cards = record.devices.iter();
+        let cards = cards.map(|device| (device.device.clone(), device.identity.clone()));
+        self.before_boot.insert(record.uid.clone(), cards.collect());
     }
 
     /// What can be done without the API server.
@@ -308,10 +313,12 @@ impl Node {
     /// After a force delete containers can outlive their claim, and a device freed early is given
     /// twice. So a claim has to be gone for a while, and kubelet must not have it any more.
     fn may_go(&mut self, uid: &ClaimUid, gone: Gone, now: Timestamp) -> bool {
-        let since = *self.gone.entry(uid.clone()).or_insert(now);
+        let since = self.gone.entry(uid.clone()).or_insert(now);
+        // Where the clock was set back the wait begins anew.
+        *since = now.min(*since);
         let grace =
             SignedDuration::try_from(self.settings.gone_grace).unwrap_or(SignedDuration::MAX);
-        if now.duration_since(since) < grace {
+        if now.duration_since(*since) < grace {
             return false;
         }
         match kubelet::remembers(&self.settings.kubelet_checkpoint, uid) {
