@@ -15,7 +15,6 @@
 //! A device is held from the moment that the record says `Reserved` until the record is gone. `Releasing`
 //! is on disk only after a step of the undoing has failed.
 
-mod checksum;
 mod host_files;
 mod identity;
 mod kubelet;

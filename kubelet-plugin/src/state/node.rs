@@ -71,7 +71,7 @@ pub struct Node {
     pub(super) records: Records,
     pub(super) tombstones: Tombstones,
     pub(super) identities: Identities,
-    /// Devices of claims that were prepared before the machine was started anew.
+    /// Cards of claims whose record was undone and that may be prepared again, such as after a reboot.
     pub(super) before_boot: BTreeMap<ClaimUid, Vec<(String, Identity)>>,
     /// Since when claims are known to be gone.
     pub(super) gone: BTreeMap<ClaimUid, Timestamp>,

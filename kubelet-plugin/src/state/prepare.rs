@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::AllocatedClaim;
 use lanemate_driver::files::apply;
-use lanemate_driver::prepare::PreparePlan;
+use lanemate_driver::prepare::{PlannedPath, PreparePlan};
 use serde_json::Map;
 
 use super::identity::Identity;
 use super::node::{Node, Reading};
-use super::plans::{self, EFFECT, is_for, plan, plan_again, replaced, results_here};
+use super::plans::{self, EFFECT, is_for, plan, plan_again, plan_lost, replaced, results_here};
 use super::record::{Allocation, Effect, MIN_READER, Record, RecordDevice, RecordState, SCHEMA};
 use super::release::{ReleaseError, UNDO};
 use super::{Consumer, Fetched, PrepareError, Prepared};
@@ -17,7 +17,7 @@ use crate::claim_id::ClaimId;
 use crate::fault::{self, Point};
 
 /// Program and version, for people.
-pub(super) const WRITER: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
+const WRITER: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
 
 /// A claim that is asked for.
 struct Asked<'a> {
@@ -100,12 +100,16 @@ impl Node {
         now: Timestamp,
     ) -> Result<Prepared, PrepareError> {
         self.check_tombstone(asked, fetched, now)?;
+        if self.view.lost.contains_key(&asked.id.uid) {
+            return self.prepare_lost(asked);
+        }
         let Some(record) = self.view.records.get(&asked.id.uid).cloned() else {
             return self.prepare_fresh(asked);
         };
         if record.state == RecordState::Prepared && !is_of_other_boot(&record, asked.reading) {
             return self.prepare_again(asked, &record);
         }
+        self.remember_cards(&record);
         self.release_record(&record, UNDO)
             .map_err(|error| asked.failed(format!("undo what an earlier try has left: {error}")))?;
         self.prepare_fresh(asked)
@@ -159,10 +163,25 @@ impl Node {
         let plan = plan(&asked.claim, asked.reading).map_err(|error| asked.refused(error))?;
         let devices = plans::devices(&asked.claim, &plan, asked.reading);
         self.check(asked, &devices)?;
-        let record = reserved(asked, devices, &plan);
+        let paths = plan.files.iter().map(|file| file.path.clone());
+        let Asked { id, object, reading, .. } = asked;
+        let record = new_record(id, RecordState::Reserved, object, reading, devices, paths);
         if let Err(error) = self.carry_out(&record, &plan) {
             return Err(asked.failed(self.undo(&record, error)));
         }
+        self.before_boot.remove(&asked.id.uid);
+        Ok(Prepared { devices: plan.devices, notes: plan.notes })
+    }
+
+    /// A claim whose record is lost. Containers may run with its devices, so nothing is taken back when
+    /// a step fails: the record says `Prepared` from the beginning, and a later try goes on.
+    fn prepare_lost(&mut self, asked: &Asked<'_>) -> Result<Prepared, PrepareError> {
+        let plan =
+            plan_lost(&asked.claim, asked.reading, self).map_err(|error| asked.refused(error))?;
+        let devices = plans::devices(&asked.claim, &plan, asked.reading);
+        self.check(asked, &devices)?;
+        self.write_lost(&asked.id, asked.object, asked.reading, devices, &plan)
+            .map_err(|error| asked.failed(error))?;
         self.before_boot.remove(&asked.id.uid);
         Ok(Prepared { devices: plan.devices, notes: plan.notes })
     }
@@ -201,9 +220,7 @@ impl Node {
     /// The effects, each of them on record before it is there.
     fn carry_out(&mut self, record: &Record, plan: &PreparePlan) -> Result<(), ReleaseError> {
         fault::at(Point::PrepareBegin)?;
-        self.records.set_aside_if_there(&record.uid)?;
         self.records.write(record)?;
-        self.resolve(&record.uid);
         fault::at(Point::PrepareReserved)?;
         for file in &plan.files {
             apply(std::slice::from_ref(file), &self.settings.roots, EFFECT)?;
@@ -233,19 +250,27 @@ pub(super) fn is_of_other_boot(record: &Record, reading: &Reading) -> bool {
     }
 }
 
-fn reserved(asked: &Asked<'_>, devices: Vec<RecordDevice>, plan: &PreparePlan) -> Record {
+/// The record of a claim with devices and files.
+pub(super) fn new_record(
+    id: &ClaimId,
+    state: RecordState,
+    object: &ResourceClaim,
+    reading: &Reading,
+    devices: Vec<RecordDevice>,
+    files: impl Iterator<Item = PlannedPath>,
+) -> Record {
     Record {
         schema: SCHEMA,
         min_reader: MIN_READER,
         writer: WRITER.to_owned(),
-        namespace: asked.id.namespace.clone(),
-        name: asked.id.name.clone(),
-        uid: asked.id.uid.clone(),
-        state: RecordState::Reserved,
-        boot_id: asked.reading.boot_id.clone(),
+        namespace: id.namespace.clone(),
+        name: id.name.clone(),
+        uid: id.uid.clone(),
+        state,
+        boot_id: reading.boot_id.clone(),
         devices,
-        effects: plan.files.iter().map(|file| Effect::file(file.path.clone())).collect(),
-        allocation: Allocation::of(asked.object),
+        effects: files.map(Effect::file).collect(),
+        allocation: Allocation::of(object),
         rest: Map::new(),
     }
 }

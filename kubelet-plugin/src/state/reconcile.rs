@@ -5,12 +5,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::{AllocatedClaim, AllocatedClaimError, ClaimUid};
 use lanemate_driver::files::sweep;
-use serde_json::Map;
+use lanemate_driver::prepare::PreparePlan;
 
 use super::node::{Node, Reading};
 use super::plans::{self, is_for, names_are, plan_again, plan_lost, replaced, results_here};
-use super::prepare::{WRITER, is_of_other_boot};
-use super::record::{Allocation, Effect, MIN_READER, Record, RecordState, SCHEMA};
+use super::prepare::{is_of_other_boot, new_record};
+use super::record::{Record, RecordDevice, RecordState};
 use super::release::{RECONCILE, ReleaseError};
 use super::{Fate, Reconciled, host_files, kubelet};
 use crate::claim_id::ClaimId;
@@ -93,11 +93,16 @@ impl Node {
         let records = self.view.records.values();
         let old = records.filter(|record| is_of_other_boot(record, reading)).cloned();
         for record in old.collect::<Vec<_>>() {
-            let cards = record.devices.iter();
-            let cards = cards.map(|device| (device.device.clone(), device.identity.clone()));
-            self.before_boot.insert(record.uid.clone(), cards.collect());
+            self.remember_cards(&record);
             self.finish(&record, done);
         }
+    }
+
+    /// Which cards a claim had, for when it is prepared again.
+    pub(super) fn remember_cards(&mut self, record: &Record) {
+        let cards = record.devices.iter();
+        let cards = cards.map(|device| (device.device.clone(), device.identity.clone()));
+        self.before_boot.insert(record.uid.clone(), cards.collect());
     }
 
     /// What can be done without the API server.
@@ -229,8 +234,7 @@ impl Node {
         }
     }
 
-    /// Writes the record of a claim anew that is allocated and has lost it. It says `Prepared` at
-    /// once, since containers may run.
+    /// Writes the record of a claim anew that is allocated and has lost it.
     fn rebuild(
         &mut self,
         id: &ClaimId,
@@ -244,32 +248,32 @@ impl Node {
         if let Some(conflict) = self.view.conflict(&id.uid, &devices, &reading.machine.facts) {
             return Err(RepairError::Refused(conflict));
         }
+        Ok(self.write_lost(id, object, reading, devices, &plan)?)
+    }
+
+    /// Writes record and files of a claim whose record is lost. It says `Prepared` at once, since
+    /// containers may run.
+    pub(super) fn write_lost(
+        &mut self,
+        id: &ClaimId,
+        object: &ResourceClaim,
+        reading: &Reading,
+        devices: Vec<RecordDevice>,
+        plan: &PreparePlan,
+    ) -> Result<(), ReleaseError> {
         let planned = plan.files.iter().map(|file| file.path.clone());
         let mut paths = host_files::of_claim(&id.uid, &self.settings.roots);
         paths.retain(|path| plan.files.iter().all(|file| file.path != *path));
-        let record = Record {
-            schema: SCHEMA,
-            min_reader: MIN_READER,
-            writer: WRITER.to_owned(),
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            uid: id.uid.clone(),
-            state: RecordState::Prepared,
-            boot_id: reading.boot_id.clone(),
-            devices,
-            effects: paths.into_iter().chain(planned).map(Effect::file).collect(),
-            allocation: Allocation::of(object),
-            rest: Map::new(),
-        };
-        let step = |error| RepairError::Step(ReleaseError::Record(error));
-        self.records.set_aside_if_there(&id.uid).map_err(step)?;
-        self.records.write(&record).map_err(step)?;
-        fault::at(Point::RebuildRecorded).map_err(ReleaseError::Fault)?;
+        let paths = paths.into_iter().chain(planned);
+        let record = new_record(id, RecordState::Prepared, object, reading, devices, paths);
+        self.records.set_aside_if_there(&id.uid)?;
+        self.records.write(&record)?;
+        fault::at(Point::RebuildRecorded)?;
         self.resolve(&id.uid);
-        fault::at(Point::RebuildResolved).map_err(ReleaseError::Fault)?;
-        self.bring_to(&record, &plan, object, reading)?;
+        fault::at(Point::RebuildResolved)?;
         self.view.lost.remove(&id.uid);
-        self.view.records.insert(id.uid.clone(), record.into());
+        self.view.records.insert(id.uid.clone(), record.clone().into());
+        self.bring_to(&record, plan, object, reading)?;
         Ok(())
     }
 
@@ -308,10 +312,12 @@ impl Node {
     /// After a force delete containers can outlive their claim, and a device freed early is given
     /// twice. So a claim has to be gone for a while, and kubelet must not have it any more.
     fn may_go(&mut self, uid: &ClaimUid, gone: Gone, now: Timestamp) -> bool {
-        let since = *self.gone.entry(uid.clone()).or_insert(now);
+        let since = self.gone.entry(uid.clone()).or_insert(now);
+        // Where the clock was set back the wait begins anew.
+        *since = now.min(*since);
         let grace =
             SignedDuration::try_from(self.settings.gone_grace).unwrap_or(SignedDuration::MAX);
-        if now.duration_since(since) < grace {
+        if now.duration_since(*since) < grace {
             return false;
         }
         match kubelet::remembers(&self.settings.kubelet_checkpoint, uid) {

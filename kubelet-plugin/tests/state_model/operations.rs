@@ -222,12 +222,10 @@ impl World {
             node.prepare(&late.fetched, &reading, now)
         });
         match end {
-            End::Died if before == Kind::Prepared => self.settle(&BTreeMap::new()),
-            End::Died => self.settle_one(&uid, &[Kind::Prepared, Kind::Absent]),
+            End::Died => self.settle_one(&uid, cut_short(before, &[Kind::Prepared, Kind::Absent])),
             End::Done(Err(PrepareError::Failed(_))) if !faults.is_empty() => {
                 self.faults += 1;
-                let may_be = [Kind::Absent, Kind::Releasing];
-                self.settle_one(&uid, if before == Kind::Prepared { &[] } else { &may_be });
+                self.settle_one(&uid, cut_short(before, &[Kind::Absent, Kind::Releasing]));
             }
             End::Done(result) => {
                 self.check_prepared(late, expected, &result);
@@ -440,5 +438,15 @@ impl World {
                 self.fail(&format!("left in {directory}: {left:?}; held: {:?}", node.held()));
             }
         }
+    }
+}
+
+/// What a Prepare that is cut short may make of a claim. Containers may run with what is prepared or
+/// lost, so that is never freed.
+fn cut_short(before: Kind, fresh: &[Kind]) -> &[Kind] {
+    match before {
+        Kind::Prepared => &[],
+        Kind::Lost => &[Kind::Prepared],
+        _ => fresh,
     }
 }

@@ -120,6 +120,34 @@ fn devices_stay_held_while_undoing_fails() {
 }
 
 #[test]
+fn a_prepare_that_fails_frees_no_device_of_a_claim_whose_record_is_lost() {
+    for is_bad in [false, true] {
+        for fault in ["rebuild-recorded=EIO", "rebuild-resolved=EIO", "repair-file=ENOSPC"] {
+            let place = Place::new();
+            let mut plugin = place.plugin();
+            place.prepare(&mut plugin, &pair("uid-1")).unwrap();
+            let record = place.path("state/claims/uid-1.json");
+            if is_bad {
+                std::fs::write(record, "bad").unwrap();
+            } else {
+                std::fs::remove_file(record).unwrap();
+            }
+            // Something to write.
+            std::fs::remove_dir_all(place.path("metadata")).unwrap();
+            let faults = inject(fault).unwrap();
+            let failed = place.prepare(&mut plugin, &pair("uid-1")).unwrap_err();
+            drop(faults);
+            assert!(failed.to_string().contains("(os error "), "{failed}");
+            assert_eq!(place.names("cdi").len(), 1, "{fault}");
+            assert_eq!(plugin.held()[0].1, strings(&[GPU, NIC]), "{fault}");
+            place.prepare(&mut plugin, &pair("uid-1")).unwrap();
+            place.unprepare(&mut plugin, &id(&pair("uid-1"))).unwrap();
+            assert_eq!(plugin.held(), []);
+        }
+    }
+}
+
+#[test]
 fn an_unprepare_that_fails_is_not_undone_by_a_restart() {
     for fault in ["unprepare-file:1=EROFS", "unprepare-file:2=EROFS", "unprepare-record=EIO"] {
         let place = Place::new();

@@ -96,6 +96,29 @@ fn a_card_that_was_changed_is_not_given_to_a_claim_for_the_one_before() {
     let mut plugin = place.plugin();
     check(place.prepare(&mut plugin, &pair("uid-1")).unwrap_err());
     place.prepare(&mut plugin, &claim("other", "uid-2", &[("gpu", GPU)])).unwrap();
+
+    // The start could not look at the record.
+    let place = prepared();
+    swap(&place);
+    place.set_boot(Some("boot-2"));
+    let lock = fs::File::open(place.path("state/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut plugin = place.plugin();
+    lock.unlock().unwrap();
+    for _ in 0..2 {
+        check(place.prepare(&mut plugin, &pair("uid-1")).unwrap_err());
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_keeps_no_device_from_being_freed() {
+    let mut place = prepared();
+    let mut plugin = place.plugin();
+    for (passed, released) in [(0, 0), (-1_000_000, 0), (59, 0), (1, 1)] {
+        place.pass(passed);
+        let done = reconcile(&place, &mut plugin.node, vec![Fate::Gone]);
+        assert_eq!(done.released.len(), released, "{passed}");
+    }
 }
 
 #[test]

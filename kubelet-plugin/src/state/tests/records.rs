@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::place::*;
-use crate::state::record::{Readable, Record, RecordError, RecordState, SCHEMA};
+use crate::state::record::{CRC_32C, Readable, Record, RecordError, RecordState, SCHEMA};
 use crate::state::{Fate, HeldState};
 
 fn golden(name: &str) -> PathBuf {
@@ -42,7 +42,7 @@ fn sealed(edit: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut record = file["record"].clone();
     edit(&mut record);
     let body = serde_json::to_string_pretty(&record).unwrap();
-    let checksum = crate::state::checksum::crc32c(body.as_bytes());
+    let checksum = CRC_32C.checksum(body.as_bytes());
     format!("{{\n\"checksum\": \"crc32c:{checksum:08x}\",\n\"record\": {body}\n}}\n").into_bytes()
 }
 
