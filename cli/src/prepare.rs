@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::AllocatedClaim;
-use lanemate_driver::files::{Roots, apply};
+use lanemate_driver::files::{Durability, Roots, apply};
 use lanemate_driver::pending::{ClaimRef, DEFAULT_NAMESPACE};
 use lanemate_driver::prepare::{Base, PrepareOptions, PreparePlan, plan};
 
@@ -26,7 +26,7 @@ pub fn run(args: &PrepareArgs) -> anyhow::Result<()> {
     for note in &plan.notes {
         output::tell(&format!("note: {note}"));
     }
-    apply(&plan.files, &roots)?;
+    apply(&plan.files, &roots, Durability::Kept)?;
     output::print(&summary(&plan, &roots))
 }
 

@@ -1,8 +1,8 @@
 //! Applies planned files: the one place that writes and removes files for the core.
 //!
-//! A file appears whole or not at all, and what has appeared survives a crash of the machine: it is
-//! written beside its place under another name, flushed, renamed, and the directory is flushed.
-//! Callers see to it that no two writers work on one file at a time.
+//! A file appears whole or not at all: it is written beside its place under another name and renamed.
+//! What of it survives a loss of power is for the caller to say, by [`Durability`]. Callers see to it
+//! that no two writers work on one file at a time.
 // The core is free of IO; this file is the place where its plans reach the file system.
 #![allow(clippy::disallowed_methods)]
 
@@ -25,6 +25,18 @@ pub struct Roots {
     pub cdi: PathBuf,
     /// Of [`Base::Metadata`].
     pub metadata: PathBuf,
+}
+
+/// What a loss of power may take of a file that was written. The end of a process takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// All of it, and what is there afterwards may be broken. Nothing is flushed.
+    Volatile,
+    /// The file as a whole: what is there afterwards is what was written or what was there before.
+    /// The bytes are flushed, and so are directories that were missing.
+    Whole,
+    /// Nothing. The directory of the file is flushed as well.
+    Kept,
 }
 
 /// A step that failed, on a path.
@@ -68,7 +80,11 @@ impl Roots {
 /// # Errors
 /// The first step that fails. The files that this call has made are removed again; one that it has
 /// replaced keeps its new content, since it is whole and belongs to the same claim.
-pub fn apply(files: &[PlannedFile], roots: &Roots) -> Result<(), FilesError> {
+pub fn apply(
+    files: &[PlannedFile],
+    roots: &Roots,
+    durability: Durability,
+) -> Result<(), FilesError> {
     let mut made = Vec::new();
     for file in files {
         let written = roots.locate(&file.path).and_then(|path| {
@@ -76,7 +92,7 @@ pub fn apply(files: &[PlannedFile], roots: &Roots) -> Result<(), FilesError> {
             if fs::symlink_metadata(&path).is_err() {
                 made.push(&file.path);
             }
-            write_atomically(&path, file.mode, &file.bytes)
+            write_atomically(&path, file.mode, &file.bytes, durability)
         });
         if let Err(error) = written {
             // The first error is the one to tell.
@@ -110,24 +126,30 @@ pub fn remove<'a>(
 /// specs again upon each change, and kubelet repeats a Prepare for every pod of a claim.
 ///
 /// # Errors
-/// The step that failed. The file is then as it was before.
-pub fn write_atomically(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), FilesError> {
+/// The step that failed. The file is then as it was before, or, when its directory could not be flushed,
+/// as it should be.
+pub fn write_atomically(
+    path: &Path,
+    mode: u32,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<(), FilesError> {
     let directory = parent(path);
-    create_directories(directory)?;
+    create_directories(directory, durability)?;
     if is_same(path, mode, bytes) {
         return Ok(());
     }
     let temporary = temporary_of(path);
     // Left by a writer that died. A fresh file cannot be a link to somewhere else.
     remove_file(&temporary)?;
-    let written = write_new(&temporary, mode, bytes)
+    let written = write_new(&temporary, mode, bytes, durability)
         .and_then(|()| fs::rename(&temporary, path).map_err(failed("rename to", path)));
     if written.is_err() {
         // The first error is the one to tell.
         let _ = fs::remove_file(&temporary);
     }
     written?;
-    sync_directory(directory)
+    if durability == Durability::Kept { sync_directory(directory) } else { Ok(()) }
 }
 
 /// Removes a file for good. What is gone already is no error.
@@ -204,7 +226,12 @@ fn is_same(path: &Path, mode: u32, bytes: &[u8]) -> bool {
     read.is_ok() && found == bytes
 }
 
-fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), FilesError> {
+fn write_new(
+    path: &Path,
+    mode: u32,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<(), FilesError> {
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -215,12 +242,15 @@ fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), FilesError> {
     file.write_all(bytes).map_err(failed("write", path))?;
     // Set apart from creating, which the umask would narrow.
     file.set_permissions(Permissions::from_mode(mode)).map_err(failed("set the mode of", path))?;
+    if durability == Durability::Volatile {
+        return Ok(());
+    }
     file.sync_all().map_err(failed("flush", path))
 }
 
-/// Makes a directory and those above it that are missing. Each flush of the one above makes the new
-/// entry durable.
-fn create_directories(directory: &Path) -> Result<(), FilesError> {
+/// Makes a directory and those above it that are missing. A new entry is kept by a flush of the
+/// directory above it.
+fn create_directories(directory: &Path, durability: Durability) -> Result<(), FilesError> {
     let missing: Vec<&Path> = directory
         .ancestors()
         .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
@@ -231,7 +261,9 @@ fn create_directories(directory: &Path) -> Result<(), FilesError> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(failed("create directory", path))?,
         }
-        sync_directory(parent(path))?;
+        if durability != Durability::Volatile {
+            sync_directory(parent(path))?;
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::AllocatedClaim;
-use lanemate_driver::files::{Roots, apply};
+use lanemate_driver::files::{Durability, Roots, apply};
 use lanemate_driver::prepare::{Base, PreparePlan};
 use lanemate_driver::resource_slice::{Mode, RenderOptions, render};
 
@@ -146,7 +146,7 @@ fn prepared(dir: &Path, host: &Loaded, claims: &[ResourceClaim]) -> anyhow::Resu
     let prepared = claims.iter().map(|claim| {
         let allocated = AllocatedClaim::parse(claim)?;
         let plan = prepare::planned(host, &allocated, &roots.metadata)?;
-        apply(&plan.files, &roots)?;
+        apply(&plan.files, &roots, Durability::Kept)?;
         Ok(Prepared { claim: name_of(claim), plan })
     });
     prepared.collect::<anyhow::Result<_>>().map_err(|error| anyhow!("prepare: {error:#}"))

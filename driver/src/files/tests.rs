@@ -38,7 +38,7 @@ fn missing_directories_are_made_and_nothing_but_the_files_is_left() {
     let Place { roots, directory: _kept } = place();
     let files =
         [file(Base::Metadata, "u1/pair.json", "{}"), file(Base::Cdi, "u1.json", "{\"a\":1}")];
-    apply(&files, &roots).unwrap();
+    apply(&files, &roots, Durability::Kept).unwrap();
     assert_eq!(names(&roots.cdi), ["u1.json"]);
     assert_eq!(names(&roots.metadata.join("u1")), ["pair.json"]);
     assert_eq!(fs::read_to_string(roots.cdi.join("u1.json")).unwrap(), "{\"a\":1}");
@@ -51,14 +51,14 @@ fn a_file_is_replaced_and_an_equal_one_is_left_alone() {
     let Place { roots, directory: _kept } = place();
     let path = roots.cdi.join("u1.json");
     let inode = || fs::metadata(&path).unwrap().ino();
-    apply(&[file(Base::Cdi, "u1.json", "one")], &roots).unwrap();
+    apply(&[file(Base::Cdi, "u1.json", "one")], &roots, Durability::Kept).unwrap();
     let first = inode();
-    apply(&[file(Base::Cdi, "u1.json", "one")], &roots).unwrap();
+    apply(&[file(Base::Cdi, "u1.json", "one")], &roots, Durability::Kept).unwrap();
     assert_eq!(inode(), first);
-    apply(&[file(Base::Cdi, "u1.json", "two")], &roots).unwrap();
+    apply(&[file(Base::Cdi, "u1.json", "two")], &roots, Durability::Kept).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "two");
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    apply(&[file(Base::Cdi, "u1.json", "two")], &roots).unwrap();
+    apply(&[file(Base::Cdi, "u1.json", "two")], &roots, Durability::Kept).unwrap();
     assert_eq!(mode_of(&path), 0o644);
 }
 
@@ -71,7 +71,7 @@ fn a_link_is_replaced_and_not_followed() {
     for link in ["u1.json", ".u1.json.lanemate-tmp"] {
         std::os::unix::fs::symlink(&victim, roots.cdi.join(link)).unwrap();
     }
-    apply(&[file(Base::Cdi, "u1.json", "precious")], &roots).unwrap();
+    apply(&[file(Base::Cdi, "u1.json", "precious")], &roots, Durability::Kept).unwrap();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     assert!(fs::symlink_metadata(roots.cdi.join("u1.json")).unwrap().is_file());
     assert_eq!(names(&roots.cdi), ["u1.json"]);
@@ -81,7 +81,7 @@ fn a_link_is_replaced_and_not_followed() {
 fn a_target_that_is_a_directory_is_an_error_that_names_path_and_step_and_leaves_nothing() {
     let Place { roots, directory: _kept } = place();
     fs::create_dir_all(roots.cdi.join("u1.json/full")).unwrap();
-    let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots).unwrap_err();
+    let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots, Durability::Kept).unwrap_err();
     let message = error.to_string();
     assert!(message.starts_with("rename to /") && message.contains("/cdi/u1.json: "), "{message}");
     assert_eq!(names(&roots.cdi), ["u1.json"]);
@@ -91,15 +91,15 @@ fn a_target_that_is_a_directory_is_an_error_that_names_path_and_step_and_leaves_
 fn when_one_file_fails_those_made_before_it_are_gone_and_those_there_before_stay() {
     let Place { roots, directory: _kept } = place();
     let old = file(Base::Metadata, "u1/old", "x");
-    apply(std::slice::from_ref(&old), &roots).unwrap();
+    apply(std::slice::from_ref(&old), &roots, Durability::Kept).unwrap();
     fs::create_dir_all(roots.cdi.join("u1.json")).unwrap();
     let files = [old, file(Base::Metadata, "u2/new", "x"), file(Base::Cdi, "u1.json", "x")];
-    let error = apply(&files, &roots).unwrap_err();
+    let error = apply(&files, &roots, Durability::Kept).unwrap_err();
     assert_eq!(error.step, "rename to");
     assert_eq!(names(&roots.metadata), ["u1"]);
     assert_eq!(names(&roots.metadata.join("u1")), ["old"]);
     let outside = [file(Base::Metadata, "u2/new", "x"), file(Base::Cdi, "../x", "x")];
-    assert_eq!(apply(&outside, &roots).unwrap_err().step, "locate");
+    assert_eq!(apply(&outside, &roots, Durability::Kept).unwrap_err().step, "locate");
     assert_eq!(names(&roots.metadata), ["u1"]);
 }
 
@@ -107,7 +107,7 @@ fn when_one_file_fails_those_made_before_it_are_gone_and_those_there_before_stay
 fn a_root_that_is_a_file_is_an_error() {
     let Place { roots, directory: _kept } = place();
     fs::write(&roots.cdi, "").unwrap();
-    let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots).unwrap_err();
+    let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots, Durability::Kept).unwrap_err();
     assert!(error.to_string().contains("/cdi"), "{error}");
 }
 
@@ -120,7 +120,7 @@ fn a_directory_that_may_not_be_written_is_an_error() {
     if File::create(roots.cdi.join("probe")).is_ok() {
         return;
     }
-    let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots).unwrap_err();
+    let error = apply(&[file(Base::Cdi, "u1.json", "x")], &roots, Durability::Kept).unwrap_err();
     assert_eq!((error.step, error.error.kind()), ("create", io::ErrorKind::PermissionDenied));
 }
 
@@ -130,7 +130,7 @@ fn paths_that_leave_their_directory_are_refused() {
     for path in ["../out", "/etc/passwd", "a/../../out", "", ".", ".."] {
         let planned = file(Base::Cdi, path, "x");
         assert_eq!(
-            apply(std::slice::from_ref(&planned), &roots).unwrap_err().step,
+            apply(std::slice::from_ref(&planned), &roots, Durability::Kept).unwrap_err().step,
             "locate",
             "{path}"
         );
@@ -148,7 +148,7 @@ fn removal_takes_empty_directories_along_and_may_be_repeated() {
         file(Base::Metadata, "u2/a.json", "a"),
         file(Base::Cdi, "u1.json", "c"),
     ];
-    apply(&files, &roots).unwrap();
+    apply(&files, &roots, Durability::Kept).unwrap();
     let of_first = [&files[0].path, &files[3].path];
     remove(of_first, &roots).unwrap();
     remove(of_first, &roots).unwrap();
@@ -179,7 +179,7 @@ fn what_a_dead_writer_left_is_overwritten_and_swept() {
     for name in [".u1.json.lanemate-tmp", ".u2.json.lanemate-tmp", "other.json", ".other.tmp"] {
         fs::write(roots.cdi.join(name), "half").unwrap();
     }
-    apply(&[file(Base::Cdi, "u1.json", "whole")], &roots).unwrap();
+    apply(&[file(Base::Cdi, "u1.json", "whole")], &roots, Durability::Kept).unwrap();
     sweep(&roots.cdi).unwrap();
     assert_eq!(names(&roots.cdi), [".other.tmp", "other.json", "u1.json"]);
     sweep(&roots.metadata).unwrap();

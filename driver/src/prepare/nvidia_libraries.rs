@@ -111,14 +111,14 @@ mod tests {
     use std::path::PathBuf;
 
     use crate::discovery::host::LiveHost;
-    use crate::files::write_atomically;
+    use crate::files::{Durability, write_atomically};
 
     use super::*;
 
     fn read(files: &[&str], driver_root: &str, version: &str) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
         for path in files {
-            write_atomically(&root.path().join(path), 0o755, b"ELF").unwrap();
+            write_atomically(&root.path().join(path), 0o755, b"ELF", Durability::Volatile).unwrap();
         }
         let host = LiveHost::new(PathBuf::from(root.path()));
         let mounts = NvidiaLibraries::read(&host, driver_root, version).mounts("");

@@ -221,7 +221,8 @@ fn a_vendor_spec_that_opens_another_gpu_is_not_used() {
 fn nodes_and_libraries_are_found_below_the_device_root() {
     let root = tempfile::tempdir().unwrap();
     let library = root.path().join("usr/lib64/libcuda.so.580.1");
-    crate::files::write_atomically(&library, 0o755, b"ELF").unwrap();
+    crate::files::write_atomically(&library, 0o755, b"ELF", crate::files::Durability::Volatile)
+        .unwrap();
     let host = crate::discovery::LiveHost::new(root.path().to_owned());
     let mut machine = machine();
     machine.options.nvidia_libraries = NvidiaLibraries::read(&host, "", "580.1");

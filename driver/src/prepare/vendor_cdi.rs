@@ -173,14 +173,15 @@ mod tests {
     use std::path::PathBuf;
 
     use crate::discovery::host::LiveHost;
-    use crate::files::write_atomically;
+    use crate::files::{Durability, write_atomically};
 
     use super::*;
 
     fn read(files: &[(&str, &str)]) -> (VendorCdi, Vec<Problem>) {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            write_atomically(&root.path().join(path), 0o644, text.as_bytes()).unwrap();
+            write_atomically(&root.path().join(path), 0o644, text.as_bytes(), Durability::Volatile)
+                .unwrap();
         }
         VendorCdi::read(&LiveHost::new(PathBuf::from(root.path())), &DIRECTORIES)
     }

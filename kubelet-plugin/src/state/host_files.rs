@@ -1,8 +1,7 @@
 //! The files of claims on the host, found by their names alone: for claims whose record is lost.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use lanemate_driver::claim::allocated::ClaimUid;
@@ -12,14 +11,10 @@ use lanemate_driver::prepare::cdi::{
 };
 use lanemate_driver::prepare::{Base, PlannedPath};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 use super::record::Readable;
+use super::records::{self, RecordsError, read_bounded};
 
-/// Most entries of a directory that are looked at.
-const MAX_ENTRIES: usize = 65_536;
-/// Largest CDI file that is read, as for those of others.
-const MAX_BYTES: u64 = 1 << 20;
 /// Endings of the files in the metadata directory of a claim.
 const METADATA: [&str; 2] = [".metadata", ".xml"];
 
@@ -29,9 +24,16 @@ struct Annotated {
     annotations: BTreeMap<String, String>,
 }
 
-/// The claims that have a CDI file. A directory that cannot be listed has none that could be told.
-pub fn claims_with_spec(roots: &Roots) -> BTreeSet<ClaimUid> {
-    names(&roots.cdi).iter().filter_map(|name| claim_of_file(name)).collect()
+/// The claims that have a CDI file.
+///
+/// # Errors
+/// The directory cannot be listed, which says nothing about the claims.
+pub fn claims_with_spec(roots: &Roots) -> Result<BTreeSet<ClaimUid>, RecordsError> {
+    let names = match records::names(&roots.cdi) {
+        Err(RecordsError::Step { error, .. }) if error.kind() == ErrorKind::NotADirectory => vec![],
+        names => names?,
+    };
+    Ok(names.iter().filter_map(|name| claim_of_file(name)).collect())
 }
 
 /// The claims that have a metadata directory.
@@ -40,13 +42,15 @@ pub fn claims_with_metadata(roots: &Roots) -> BTreeSet<ClaimUid> {
 }
 
 /// What the CDI file of a claim tells of it.
-pub fn told_by_spec(uid: &ClaimUid, roots: &Roots) -> Option<Readable> {
-    let path = roots.cdi.join(file_name(uid));
-    let mut text = String::new();
-    // Anything but a file, such as a pipe, could be waited for without end.
-    fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
-    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    let Annotated { mut annotations } = serde_json::from_str(&text).ok()?;
+///
+/// # Errors
+/// The file cannot be read, which says nothing about the claim.
+pub fn told_by_spec(uid: &ClaimUid, roots: &Roots) -> Result<Option<Readable>, RecordsError> {
+    Ok(read_bounded(&roots.cdi.join(file_name(uid)))?.ok().as_deref().and_then(told))
+}
+
+fn told(spec: &[u8]) -> Option<Readable> {
+    let Annotated { mut annotations } = serde_json::from_slice(spec).ok()?;
     let devices = annotations.remove(HELD_DEVICES)?;
     Some(Readable {
         namespace: annotations.remove(CLAIM_NAMESPACE)?,
@@ -86,10 +90,7 @@ pub fn sweep_metadata(uid: &ClaimUid, roots: &Roots) -> Result<(), FilesError> {
     sweep(&roots.metadata.join(uid.as_str()))
 }
 
+/// Those of a directory that cannot be listed stay until it can be.
 fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().take(MAX_ENTRIES);
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    names
+    records::names(directory).unwrap_or_default()
 }

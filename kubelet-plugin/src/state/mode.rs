@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use lanemate_driver::files::{FilesError, write_atomically};
+use lanemate_driver::files::{Durability, FilesError, write_atomically};
 use lanemate_driver::resource_slice::Mode;
 
 use crate::fault::{self, Point};
@@ -64,7 +64,8 @@ impl ModeInForce {
     }
 
     fn store(&mut self, mode: Mode) -> Result<(), FilesError> {
-        write_atomically(&self.path, 0o600, format!("{}\n", word(mode)).as_bytes())?;
+        let text = format!("{}\n", word(mode));
+        write_atomically(&self.path, 0o600, text.as_bytes(), Durability::Kept)?;
         self.stored = Some(mode);
         fault::at(Point::ModeStored).map_err(|error| FilesError {
             step: "after writing",

@@ -251,11 +251,11 @@ impl Node {
                 lost.entry(uid).or_insert(Lost { told, is_sure, reason });
             }
         }
-        for uid in host_files::claims_with_spec(&self.settings.roots) {
+        for uid in host_files::claims_with_spec(&self.settings.roots)? {
             if good.contains_key(&uid) {
                 continue;
             }
-            let told = host_files::told_by_spec(&uid, &self.settings.roots);
+            let told = host_files::told_by_spec(&uid, &self.settings.roots)?;
             let lost = lost.entry(uid).or_insert_with(|| Lost {
                 reason: "it has a CDI file and no record".to_owned(),
                 ..Lost::default()

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::claim::allocated::{AllocatedClaim, AllocatedResult};
-use lanemate_driver::files::{apply, is_applied};
+use lanemate_driver::files::{Durability, apply, is_applied};
 use lanemate_driver::prepare::{self, PlannedPath, PreparePlan, PreparedDevice};
 
 use super::identity::Identity;
@@ -13,6 +13,10 @@ use super::node::{Node, Reading};
 use super::record::{Allocation, Effect, Record, RecordDevice};
 use super::release::ReleaseError;
 use crate::fault::{self, Point};
+
+/// Files of a claim are for containers, none of which survives a loss of power. What is left of them is
+/// removed or compared with the record before the plugin answers again.
+pub(super) const EFFECT: Durability = Durability::Volatile;
 
 /// Plans a claim as the machine is now.
 pub(super) fn plan(
@@ -142,11 +146,12 @@ impl Node {
         if updated != *record {
             // Before the files, so that none exists that no record knows.
             self.records.write(&updated)?;
+            self.view.records.insert(updated.uid.clone(), updated.into());
         }
         let mut has_written = false;
         for file in &plan.files {
             if !is_applied(file, &self.settings.roots) {
-                apply(std::slice::from_ref(file), &self.settings.roots)?;
+                apply(std::slice::from_ref(file), &self.settings.roots, EFFECT)?;
                 has_written = true;
                 fault::at(Point::RepairFile)?;
             }

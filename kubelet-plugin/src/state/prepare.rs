@@ -9,7 +9,7 @@ use serde_json::Map;
 
 use super::identity::Identity;
 use super::node::{Node, Reading};
-use super::plans::{self, is_for, plan, plan_again, replaced, results_here};
+use super::plans::{self, EFFECT, is_for, plan, plan_again, replaced, results_here};
 use super::record::{Allocation, Effect, MIN_READER, Record, RecordDevice, RecordState, SCHEMA};
 use super::release::{ReleaseError, UNDO};
 use super::{Consumer, Fetched, PrepareError, Prepared};
@@ -80,15 +80,17 @@ impl Node {
                 && record.claim() == *claim
                 && !is_of_other_boot(record, reading)
         });
-        let answer = record.and_then(|record| match self.repair(&record, reading) {
-            Ok(_) => Some(Prepared { devices: record.prepared(), notes: Vec::new() }),
+        let repaired = record.map(|record| self.repair(&record, reading));
+        // As repaired: the CDI names may be others.
+        let record = self.view.records.get(&claim.uid).cloned();
+        self.end(lock);
+        match repaired? {
+            Ok(_) => Some(Prepared { devices: record?.prepared(), notes: Vec::new() }),
             Err(error) => {
                 tracing::warn!(%claim, %error, "a prepared claim cannot be restored");
                 None
             }
-        });
-        self.end(lock);
-        answer
+        }
     }
 
     fn prepare_locked(
@@ -204,7 +206,7 @@ impl Node {
         self.resolve(&record.uid);
         fault::at(Point::PrepareReserved)?;
         for file in &plan.files {
-            apply(std::slice::from_ref(file), &self.settings.roots)?;
+            apply(std::slice::from_ref(file), &self.settings.roots, EFFECT)?;
             fault::at(Point::PrepareFile)?;
         }
         let prepared = Record { state: RecordState::Prepared, ..record.clone() };

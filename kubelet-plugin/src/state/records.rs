@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lanemate_driver::claim::allocated::ClaimUid;
-use lanemate_driver::files::{FilesError, remove_file, sweep, write_atomically};
+use lanemate_driver::files::{Durability, FilesError, remove_file, sweep, write_atomically};
 
-use super::record::{MAX_BYTES, Readable, Record, RecordError};
+use super::record::{MAX_BYTES, Readable, Record, RecordError, RecordState};
 
 /// Most entries of a directory that are looked at: far more than a node has devices.
 const MAX_ENTRIES: usize = 65_536;
@@ -139,13 +139,12 @@ impl Records {
         uid: &ClaimUid,
         path: &Path,
     ) -> Result<Result<Arc<Record>, Bad>, RecordsError> {
-        let bytes = match read_bounded(path) {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(found)) => {
+        let bytes = match read_bounded(path)? {
+            Ok(bytes) => bytes,
+            Err(found) => {
                 let error = RecordError::Form(found);
                 return Ok(Err(Bad { uid: uid.clone(), error, readable: None }));
             }
-            Err(error) => return Err(step("read", path)(error)),
         };
         if let Some((_, record)) = self.parsed.get(uid).filter(|(same, _)| *same == bytes) {
             return Ok(Ok(Arc::clone(record)));
@@ -164,18 +163,24 @@ impl Records {
         })
     }
 
-    /// Writes a record, for good.
+    /// Writes a record.
     ///
     /// # Errors
     /// The step that failed. The file is then as it was, or as it should be.
     pub fn write(&self, record: &Record) -> Result<(), RecordsError> {
+        // Until a claim is prepared a loss of power may take its record: no container has its devices
+        // yet, and the boot after it undoes what there is. It must not leave a broken one.
+        let durability = match record.state {
+            RecordState::Reserved => Durability::Whole,
+            RecordState::Prepared | RecordState::Releasing => Durability::Kept,
+        };
         let uid = &record.uid;
         let bytes =
             record.encode().map_err(|error| RecordsError::Encode { uid: uid.clone(), error })?;
         if bytes.len() > MAX_BYTES {
             return Err(RecordsError::TooLarge { uid: uid.clone(), bytes: bytes.len() });
         }
-        Ok(write_atomically(&self.path(uid), 0o600, &bytes)?)
+        Ok(write_atomically(&self.path(uid), 0o600, &bytes, durability)?)
     }
 
     /// Removes a record, for good. What is gone already is no error.
@@ -221,14 +226,13 @@ impl Records {
     /// and whether that is what was written.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// The directory or a file cannot be read, which says nothing about the records.
     pub fn in_quarantine(
         &self,
     ) -> Result<BTreeMap<ClaimUid, Option<(Readable, bool)>>, RecordsError> {
         let mut found = BTreeMap::new();
         for (uid, name) in self.open_names()? {
-            let bytes = read_bounded(&self.quarantine.join(name)).ok().and_then(Result::ok);
-            let readable = bytes.and_then(|bytes| {
+            let readable = read_bounded(&self.quarantine.join(name))?.ok().and_then(|bytes| {
                 let newer = matches!(Record::decode(&bytes), Err(RecordError::Newer { .. }));
                 Readable::of(&bytes).map(|readable| (readable, newer))
             });
@@ -300,7 +304,7 @@ fn sync(directory: &Path) -> Result<(), RecordsError> {
 }
 
 /// Names in a directory, sorted; none where it is missing. Those that are no text are none of ours.
-fn names(directory: &Path) -> Result<Vec<String>, RecordsError> {
+pub(super) fn names(directory: &Path) -> Result<Vec<String>, RecordsError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(step("list", directory))?,
@@ -316,21 +320,25 @@ fn names(directory: &Path) -> Result<Vec<String>, RecordsError> {
 
 /// The bytes of a file, or why what stands there can be no record. An error says nothing about it: the
 /// process may lack memory or descriptors.
-fn read_bounded(path: &Path) -> io::Result<Result<Vec<u8>, String>> {
+pub(super) fn read_bounded(path: &Path) -> Result<Result<Vec<u8>, String>, RecordsError> {
+    match read_at_most(path, MAX_BYTES) {
+        Err(error) if is_spoilt(&error) => Ok(Err(error.to_string())),
+        read => read.map_err(step("read", path)),
+    }
+}
+
+fn read_at_most(path: &Path, most: usize) -> io::Result<Result<Vec<u8>, String>> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() {
         return Ok(Err("not a regular file".to_owned()));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0).min(MAX_BYTES));
-    let read = File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
-    match read {
-        Ok(_) if bytes.len() > MAX_BYTES => Ok(Err(format!("larger than {MAX_BYTES} bytes"))),
-        Ok(_) => Ok(Ok(bytes)),
-        // The medium has lost it.
-        Err(error) if error.raw_os_error() == Some(EIO) => Ok(Err(error.to_string())),
-        Err(error) => Err(error),
-    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0).min(most));
+    File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(if bytes.len() > most { Err(format!("larger than {most} bytes")) } else { Ok(bytes) })
 }
 
-/// `EIO` of Linux, which has no [`io::ErrorKind`].
-const EIO: i32 = 5;
+/// True when the medium has lost the file, whatever is tried: Linux says `EIO`, or `EBADMSG` or `EUCLEAN`
+/// where a checksum or a structure of the file system is wrong. They have no [`io::ErrorKind`].
+fn is_spoilt(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(5 | 74 | 117))
+}

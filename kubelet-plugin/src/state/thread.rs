@@ -120,15 +120,20 @@ impl Thread {
                 let _ = answer.send(());
             }
             Question::Tend(answer) => {
-                let mut is_whole = !self.node.misses_files();
-                if !is_whole {
-                    let reading = reading.get_or_insert_with(|| self.node.read(now));
-                    is_whole = self.node.tend(reading);
-                    self.publish();
-                }
-                let _ = answer.send(is_whole);
+                let _ = answer.send(self.tend(reading, now));
             }
         }
+    }
+
+    /// The machine is read only where something is missing: this is asked every second.
+    fn tend(&mut self, reading: &mut Option<Reading>, now: Timestamp) -> bool {
+        if !self.node.misses_files() {
+            return true;
+        }
+        let reading = reading.get_or_insert_with(|| self.node.read(now));
+        let is_whole = self.node.tend(reading);
+        self.publish();
+        is_whole
     }
 
     /// Sends what has changed.

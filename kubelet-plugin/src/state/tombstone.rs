@@ -42,8 +42,9 @@ impl Tombstones {
 
     /// The mark of the latest Unprepare of a claim, if that was not long ago.
     pub fn mark(&self, uid: &ClaimUid, now: Timestamp) -> Option<String> {
-        let mark = self.unwritten.get(uid).cloned().or_else(|| self.read(uid.as_str()));
-        mark.filter(|mark| is_alive(mark, now))
+        // The other plugin may have left one after ours could not be written.
+        let marks = self.unwritten.get(uid).cloned().into_iter().chain(self.read(uid.as_str()));
+        marks.filter(|mark| is_alive(mark, now)).max_by_key(|mark| time(mark))
     }
 
     /// Leaves a new mark.
@@ -170,6 +171,21 @@ mod tests {
         fs::remove_file(&place).unwrap();
         tombstones.put(&uid("u"), at(1)).unwrap();
         assert!(tombstones.unwritten.is_empty() && count(&directory) == 1);
+    }
+
+    #[test]
+    fn a_later_mark_of_another_process_counts_more_than_one_in_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("t");
+        fs::write(&place, "no directory").unwrap();
+        let mut one = Tombstones::new(place.clone(), "a".to_owned());
+        one.put(&uid("u"), at(0)).unwrap_err();
+        fs::remove_file(&place).unwrap();
+        let before = one.mark(&uid("u"), at(1));
+        let mut other = Tombstones::new(place, "b".to_owned());
+        other.put(&uid("u"), at(1)).unwrap();
+        assert_ne!(one.mark(&uid("u"), at(2)), before);
+        assert_eq!(one.mark(&uid("u"), at(2)), other.mark(&uid("u"), at(2)));
     }
 
     #[test]

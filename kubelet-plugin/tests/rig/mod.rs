@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test and the benchmark use a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+mod binary;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -116,7 +118,7 @@ impl Rig {
     pub fn command(&self, faults: &str) -> Command {
         let at = |name: &str| self.directory.path().join(name);
         let log = OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lanemate-kubelet-plugin"));
+        let mut command = Command::new(binary::path());
         command
             .args(["--node-name", NODE, "--metrics-address", "off", "--log-format", "text"])
             .arg("--root")

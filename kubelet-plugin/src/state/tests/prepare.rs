@@ -205,6 +205,17 @@ fn kubelet_is_told_the_same_names_when_a_vendor_file_comes_and_goes() {
     assert_eq!(spec(), with_vendor);
     assert_eq!(ids(&mut plugin), [&*own]);
     assert_eq!(spec(), first);
+    place.unprepare(&mut plugin, &id(&pair("uid-1"))).unwrap();
+
+    // Without the API server the answer is that of the file as well.
+    set_vendor(true);
+    assert_eq!(ids(&mut plugin), [&*vendor_id, &*own]);
+    set_vendor(false);
+    std::fs::remove_file(place.path("cdi").join(CDI)).unwrap();
+    let reading = plugin.node.read(place.now);
+    let prepared = plugin.node.prepared(&id(&pair("uid-1")), &reading).unwrap();
+    assert_eq!(spec(), first);
+    assert_eq!(prepared.devices[0].cdi_device_ids, [&*own]);
 }
 
 #[test]

@@ -295,6 +295,23 @@ fn any_state_of_the_directories_starts() {
 }
 
 #[test]
+fn a_cdi_directory_that_cannot_be_listed_frees_no_device() {
+    let place = prepared();
+    spoil(&place);
+    let mut plugin = place.plugin();
+    fs::rename(place.path("cdi"), place.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("cdi", place.path("cdi")).unwrap();
+    let other = claim("other", "uid-2", &[("gpu", GPU)]);
+    let failed = place.prepare(&mut plugin, &other).unwrap_err();
+    assert!(matches!(failed, PrepareError::Failed(_)), "{failed}");
+    assert!(failed.to_string().contains("list /"), "{failed}");
+    assert_eq!(plugin.held()[0].2, HeldState::Quarantined);
+    fs::remove_file(place.path("cdi")).unwrap();
+    fs::rename(place.path("elsewhere"), place.path("cdi")).unwrap();
+    assert!(place.prepare(&mut plugin, &other).unwrap_err().to_string().contains("is held by"));
+}
+
+#[test]
 fn a_state_directory_that_cannot_be_used_is_an_error_of_each_operation() {
     let place = Place::new();
     fs::write(place.path("state"), "no directory").unwrap();

@@ -7,7 +7,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::Context;
 use k8s_openapi::api::resource::v1::ResourceSlice;
@@ -16,14 +16,26 @@ use kube::{Api, Client};
 use lanemate_test_cluster::{Cluster, NODE, TestNamespace, until};
 use tempfile::TempDir;
 
-/// The first GPU of the machine and the NIC under its switch.
-pub const PAIR: (&str, &str) = ("gpu-0000-1b-00-0", "nic-0000-18-00-0");
-/// Another such pair.
-pub const OTHER: (&str, &str) = ("gpu-0000-9d-00-0", "nic-0000-9a-00-0");
+/// The GPUs of the machine, each with the NIC under its switch.
+pub const PAIRS: [(&str, &str); 8] = [
+    ("gpu-0000-1b-00-0", "nic-0000-18-00-0"),
+    ("gpu-0000-43-00-0", "nic-0000-40-00-0"),
+    ("gpu-0000-52-00-0", "nic-0000-4f-00-0"),
+    ("gpu-0000-61-00-0", "nic-0000-5e-00-0"),
+    ("gpu-0000-9d-00-0", "nic-0000-9a-00-0"),
+    ("gpu-0000-c3-00-0", "nic-0000-c0-00-0"),
+    ("gpu-0000-d1-00-0", "nic-0000-ce-00-0"),
+    ("gpu-0000-df-00-0", "nic-0000-dc-00-0"),
+];
+/// The first pair, whose NIC has a device that exists.
+pub const PAIR: (&str, &str) = PAIRS[0];
+/// Another one.
+pub const OTHER: (&str, &str) = PAIRS[4];
 /// `/dev/fuse`, which containers may not open without a grant, stands for the verbs device of the first
 /// NIC.
 const STANDS_FOR: (&str, &str) = ("major: 231, minor: 192", "major: 10, minor: 229");
-const PLUGIN_DIR: &str = "/var/lib/kubelet/plugins/lanemate.dev";
+/// The plugin's own directory.
+pub const PLUGIN_DIR: &str = "/var/lib/kubelet/plugins/lanemate.dev";
 
 /// A plugin that runs until it is dropped.
 pub struct Plugin {
@@ -31,6 +43,8 @@ pub struct Plugin {
     directory: TempDir,
     log: PathBuf,
     flags: Vec<String>,
+    /// The flags by which `probe` finds it.
+    pod: Vec<String>,
 }
 
 impl Plugin {
@@ -41,23 +55,56 @@ impl Plugin {
 
     /// The same with further flags.
     pub async fn start_with(cluster: &Cluster, flags: &[&str]) -> anyhow::Result<Self> {
+        let mut plugin = Self::install(cluster, flags)?;
+        plugin.run().await?;
+        Ok(plugin)
+    }
+
+    /// Prepares a node on which the plugin has never been, without starting it.
+    pub fn install(cluster: &Cluster, flags: &[&str]) -> anyhow::Result<Self> {
         // What an earlier test has left is not of this plugin.
         let _ = fs::remove_dir_all(PLUGIN_DIR);
+        Self::beside(cluster, flags, &[])
+    }
+
+    /// A plugin in a pod of this UID, which takes the node as it is, beside another one.
+    pub fn in_pod(cluster: &Cluster, uid: &str) -> anyhow::Result<Self> {
+        Self::beside(cluster, &[], &["--pod-uid", uid])
+    }
+
+    fn beside(cluster: &Cluster, flags: &[&str], pod: &[&str]) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hosts/captures/dgx-h100.yaml");
         let (number, other) = STANDS_FOR;
         let machine = fs::read_to_string(capture)?.replace(number, other);
         fs::write(directory.path().join("machine.yaml"), machine)?;
-        write_kubeconfig(directory.path())?;
-        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        apply_rights()?;
+        write_kubeconfig(&directory.path().join("kubeconfig"), &server()?)?;
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let log = cluster.logs().join("kubelet-plugin.log");
-        let mut plugin = Self { process: None, directory, log, flags };
-        plugin.run().await?;
-        Ok(plugin)
+        Ok(Self { process: None, directory, log, flags: owned(flags), pod: owned(pod) })
+    }
+
+    /// Leads the plugin to the API server through another address, from its next start on.
+    pub fn reach(&self, server: &str) -> anyhow::Result<()> {
+        write_kubeconfig(&self.directory.path().join("kubeconfig"), server)
     }
 
     /// Starts the process and waits until it is ready.
     pub async fn run(&mut self) -> anyhow::Result<()> {
+        self.spawn()?;
+        let binary = binary()?;
+        until("the plugin to be ready", async || {
+            let probe = Command::new(&binary).args(["probe", "ready"]).args(&self.pod).output()?;
+            let said = String::from_utf8_lossy(&probe.stderr).into_owned();
+            Ok(if probe.status.success() { Ok(()) } else { Err(said) })
+        })
+        .await
+        .with_context(|| format!("see {}", self.log.display()))
+    }
+
+    /// Starts the process.
+    pub fn spawn(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let binary = binary()?;
         let process = Command::new(&binary)
@@ -67,19 +114,14 @@ impl Plugin {
             .arg("--kubeconfig")
             .arg(self.directory.path().join("kubeconfig"))
             .args(&self.flags)
+            .args(&self.pod)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .with_context(|| format!("start {}", binary.display()))?;
         self.process = Some(process);
-        until("the plugin to be ready", async || {
-            let probe = Command::new(&binary).args(["probe", "ready"]).output()?;
-            let said = String::from_utf8_lossy(&probe.stderr).into_owned();
-            Ok(if probe.status.success() { Ok(()) } else { Err(said) })
-        })
-        .await
-        .with_context(|| format!("see {}", self.log.display()))
+        Ok(())
     }
 
     /// Kills the process, as when it crashes.
@@ -89,6 +131,24 @@ impl Plugin {
             process.wait()?;
         }
         Ok(())
+    }
+
+    /// Tells the process to end by SIGTERM, as kubelet does, and waits for it.
+    pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
+        let process = self.process.as_mut().context("end a plugin that does not run")?;
+        let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status()?;
+        anyhow::ensure!(told.success(), "kill -TERM: {told}");
+        let ended = until("the plugin to end", async || {
+            Ok(process.try_wait()?.ok_or_else(|| "it runs".to_owned()))
+        });
+        let ended = ended.await?;
+        self.process = None;
+        Ok(ended)
+    }
+
+    /// What all plugins of this cluster have logged.
+    pub fn log(&self) -> anyhow::Result<String> {
+        fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
     }
 }
 
@@ -105,17 +165,24 @@ fn binary() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// A kubeconfig of the service account that the manifests in `deploy/` make, and of nobody else.
-fn write_kubeconfig(directory: &Path) -> anyhow::Result<()> {
+/// Gives the plugin's account the rights that the manifests in `deploy/` give, and no others.
+pub fn apply_rights() -> anyhow::Result<()> {
     let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rbac/kubelet-plugin.yaml");
-    kubectl(&["apply", "--filename", &rbac.display().to_string()])?;
+    kubectl(&["apply", "--filename", &rbac.display().to_string()]).map(drop)
+}
+
+/// The API server's address.
+pub fn server() -> anyhow::Result<String> {
+    kubectl(&["config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"])
+}
+
+/// A kubeconfig of the plugin's service account, and of nobody else.
+pub fn write_kubeconfig(file: &Path, server: &str) -> anyhow::Result<()> {
     let token =
         kubectl(&["create", "token", "lanemate-kubelet-plugin", "--namespace", "lanemate-system"])?;
-    let server = kubectl(&["config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"])?;
     let raw = ["config", "view", "--raw", "--flatten", "-o"];
     let authority = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
     let authority = kubectl(&[raw.as_slice(), &[authority]].concat())?;
-    let file = directory.join("kubeconfig");
     let text = format!(
         "{{apiVersion: v1, kind: Config, current-context: x,\n \
          clusters: [{{name: c, cluster: {{server: \"{server}\", certificate-authority-data: {authority}}}}}],\n \
@@ -126,7 +193,8 @@ fn write_kubeconfig(directory: &Path) -> anyhow::Result<()> {
     fs::write(file, text).context("write the plugin's kubeconfig")
 }
 
-fn kubectl(words: &[&str]) -> anyhow::Result<String> {
+/// What kubectl prints.
+pub fn kubectl(words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("kubectl").args(words).output().context("run kubectl")?;
     let (said, complaint) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -153,11 +221,15 @@ pub fn recorded() -> Vec<String> {
     names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
 }
 
-/// The slices of the node, without what the API server adds to each write.
+/// Chooses the slices of the node among all.
+pub fn of_node() -> String {
+    format!("spec.driver=lanemate.dev,spec.nodeName={NODE}")
+}
+
+/// The slices of the node.
 pub async fn slices(client: Client) -> anyhow::Result<Vec<ResourceSlice>> {
     let api: Api<ResourceSlice> = Api::all(client);
-    let fields = format!("spec.driver=lanemate.dev,spec.nodeName={NODE}");
-    Ok(api.list(&ListParams::default().fields(&fields)).await?.items)
+    Ok(api.list(&ListParams::default().fields(&of_node())).await?.items)
 }
 
 /// What opening a device gives in a container: the number of a device node that it makes itself.
