@@ -66,7 +66,7 @@ pub struct ClaimRef {
 }
 
 /// How far a claim is on its way through its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum HeldState {
     /// The devices are the claim's own, their preparation is not complete.
     Reserved,
@@ -87,7 +87,13 @@ const VERSION: &str = "v1alpha1";
 /// Claims on one node: each of 256 devices is held once, and claims with admin access come beside.
 pub const MAX_HELD: usize = 1024;
 /// Devices of one claim, as many as it has results.
-const MAX_DEVICES: i64 = 32;
+const MAX_DEVICES: usize = 32;
+/// Characters of a namespace, and of the name of a device.
+const MAX_LABEL: usize = 63;
+/// Characters of a claim's name.
+const MAX_NAME: usize = 253;
+/// Characters of a claim's UID.
+const MAX_UID: usize = 64;
 
 impl NodeState {
     /// What a node holds; without an owner.
@@ -97,11 +103,27 @@ impl NodeState {
     }
 }
 
+impl HeldClaim {
+    /// The claim without what the definition refuses, so that one of which a damaged record tells
+    /// nonsense does not keep the others from being published. Of devices it is all or none.
+    pub fn within_bounds(mut self) -> Self {
+        let fits = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
+        self.claim.namespace.take_if(|namespace| !fits(namespace, MAX_LABEL));
+        self.claim.name.take_if(|name| !fits(name, MAX_NAME));
+        let are_known = self.devices.len() <= MAX_DEVICES
+            && self.devices.iter().all(|device| fits(device, MAX_LABEL));
+        if !are_known {
+            self.devices.clear();
+        }
+        self
+    }
+}
+
 impl HeldState {
     /// Those that are written.
-    const ALL: [Self; 4] = [Self::Reserved, Self::Prepared, Self::Releasing, Self::Quarantined];
+    pub const ALL: [Self; 4] = [Self::Reserved, Self::Prepared, Self::Releasing, Self::Quarantined];
 
-    /// The word in the object.
+    /// The word in the object, and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reserved => "Reserved",
@@ -185,13 +207,13 @@ fn schema() -> JSONSchemaProps {
     let claim = object(
         "The claim, which may be gone from the API server.",
         [
-            ("namespace", text("Namespace, where the node knows it.", 63)),
-            ("name", text("Name, where the node knows it.", 253)),
-            ("uid", text("UID.", 64)),
+            ("namespace", text("Namespace, where the node knows it.", MAX_LABEL)),
+            ("name", text("Name, where the node knows it.", MAX_NAME)),
+            ("uid", text("UID.", MAX_UID)),
         ],
         &["uid"],
     );
-    let device = text("Name of a device in the node's pool.", 63);
+    let device = text("Name of a device in the node's pool.", MAX_LABEL);
     let devices = list(
         "Names of its devices in the node's pool, sorted. Empty: the node cannot tell.",
         device,
@@ -212,7 +234,7 @@ fn schema() -> JSONSchemaProps {
     let held = list(
         "Claims that hold devices on the node. Empty: the plugin runs there and nothing is held.",
         held,
-        i64::try_from(MAX_HELD).unwrap_or(i64::MAX),
+        MAX_HELD,
     );
     let status = object("What the node holds.", [("held", held)], &[]);
     object(
@@ -239,23 +261,23 @@ fn object<const COUNT: usize>(
     }
 }
 
-fn list(description: &str, items: JSONSchemaProps, max_items: i64) -> JSONSchemaProps {
+fn list(description: &str, items: JSONSchemaProps, max_items: usize) -> JSONSchemaProps {
     JSONSchemaProps {
         description: Some(description.to_owned()),
         type_: Some("array".to_owned()),
         items: Some(JSONSchemaPropsOrArray::Schema(Box::new(items))),
-        max_items: Some(max_items),
+        max_items: i64::try_from(max_items).ok(),
         x_kubernetes_list_type: Some("atomic".to_owned()),
         ..JSONSchemaProps::default()
     }
 }
 
-fn text(description: &str, max_length: i64) -> JSONSchemaProps {
+fn text(description: &str, max_length: usize) -> JSONSchemaProps {
     JSONSchemaProps {
         description: Some(description.to_owned()),
         type_: Some("string".to_owned()),
         min_length: Some(1),
-        max_length: Some(max_length),
+        max_length: i64::try_from(max_length).ok(),
         ..JSONSchemaProps::default()
     }
 }
@@ -284,6 +306,29 @@ mod tests {
         assert_eq!(read.status.held[0].state, HeldState::Prepared);
         assert_eq!(NodeState::new("n1", read.status.clone()), read);
         assert_eq!(serde_json::to_value(&read).unwrap(), state());
+    }
+
+    #[test]
+    fn what_the_definition_refuses_of_a_claim_is_left_out() {
+        let held = |namespace: &str, name: &str, devices: &[String]| HeldClaim {
+            claim: ClaimRef {
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+                uid: "u".to_owned(),
+            },
+            devices: devices.to_vec(),
+            state: HeldState::Quarantined,
+        };
+        let devices = |count: usize, length: usize| vec!["d".repeat(length); count];
+        let good = held(&"n".repeat(63), &"ü".repeat(253), &devices(32, 63));
+        assert_eq!(good.clone().within_bounds(), good);
+        for (long, longer) in [(devices(33, 1), devices(1, 64)), (devices(1, 0), vec![])] {
+            for devices in [long, longer] {
+                let bounded = held("", &"x".repeat(254), &devices).within_bounds();
+                let claim = ClaimRef { namespace: None, name: None, uid: "u".to_owned() };
+                assert_eq!((bounded.claim, bounded.devices.len()), (claim, 0));
+            }
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod pool;
 pub mod prepare;
 pub mod resource_slice;
 pub mod selector;
+pub mod stable_hash;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod topology;

@@ -12,6 +12,7 @@ use lanemate_api::names;
 
 use crate::attribute::AttributeValue;
 use crate::inventory::{Inventory, OfferedDevice};
+use crate::stable_hash::stable_hash;
 
 /// Who allocates the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,17 +79,10 @@ fn slice_name(index: usize, node: &str) -> String {
     if prefix.len() + node.len() <= MAX_NAME {
         return prefix + node;
     }
-    let mark = format!("-{:016x}", fnv1a(node.as_bytes()));
+    let mark = format!("-{:016x}", stable_hash(node.as_bytes()));
     let room = MAX_NAME - prefix.len() - mark.len();
     let kept = node.get(..node.floor_char_boundary(room)).unwrap_or_default();
     format!("{prefix}{}{mark}", kept.trim_end_matches(['.', '-']))
-}
-
-/// FNV-1a, 64 bits.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 fn is_rich(device: &Device) -> bool {

@@ -12,6 +12,7 @@ use crate::allocation::{Cluster, Node, Shortage};
 use crate::claim::filter::FilterError;
 use crate::claim::{Claim, Filter};
 use crate::pool::DeviceSet;
+use crate::stable_hash::stable_hash;
 
 /// A node that may be chosen, and whether the pod may run there.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ pub struct Rank {
     pub gpus_left: usize,
     /// Groups that were whole and no longer are.
     pub groups_broken: usize,
-    /// FNV-1a, 64 bits, of the name.
+    /// Hash of the name: spreads equal nodes evenly, and alike in every release.
     pub name_hash: u64,
 }
 
@@ -92,7 +93,7 @@ pub fn decide(
                 let (answer, rank) = states.answer(node);
                 optimal &= !spent_budget(&answer);
                 if let (Answer::Fits(grant), Some(rank)) = (&answer, rank) {
-                    let rank = Rank { name_hash: fnv1a(&candidate.name), ..rank };
+                    let rank = Rank { name_hash: stable_hash(candidate.name.as_bytes()), ..rank };
                     let name = candidate.name.as_str();
                     let better = best.as_ref().is_none_or(|(r, n, _)| (rank, name) < (*r, *n));
                     if better {
@@ -114,12 +115,6 @@ fn spent_budget(answer: &Answer) -> bool {
         Answer::Short(shortage) => **shortage == Shortage::Budget,
         _ => false,
     }
-}
-
-/// FNV-1a, 64 bits: spreads equal nodes evenly and stays the same from release to release.
-fn fnv1a(name: &str) -> u64 {
-    let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3);
-    name.bytes().fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(prime))
 }
 
 /// Answers by node state: nodes that are alike and have the same devices free have the same answer.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lanemate_api::names;
 use lanemate_api::validation::format::is_hyphenated;
+use lanemate_driver::stable_hash::stable_hash;
 use tokio::net::{UnixListener, UnixStream};
 
 /// `sun_path` has 108 bytes, the closing zero among them (unix(7)).
@@ -141,16 +142,9 @@ fn fitting(
     if path.len() <= LONGEST_PATH {
         return Ok(path);
     }
-    let hashed = pod_uid.map(|uid| format!("{:016x}", fnv1a(uid.as_bytes())));
+    let hashed = pod_uid.map(|uid| format!("{:016x}", stable_hash(uid.as_bytes())));
     let path = format!("{text}/{}", name(hashed.as_deref()));
     if path.len() <= LONGEST_PATH { Ok(path) } else { Err(SocketError::TooLong { path }) }
-}
-
-/// FNV-1a, 64 bits: short, and the same in every release.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// Listens at a path, in a directory that is made where it is missing. A dead socket there is

@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client};
-use lanemate_api::node_state::{
-    ClaimRef, HeldClaim, HeldState as Published, MAX_HELD, NodeState, NodeStateStatus,
-};
+use lanemate_api::node_state::{ClaimRef, HeldClaim, MAX_HELD, NodeState, NodeStateStatus};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,15 +20,15 @@ use super::backoff::{Backoff, spread};
 use super::call::{CallError, call, change};
 use super::{TaskError, as_plugin, node, told_to_end};
 use crate::fault::Point;
-use crate::state::{Held, HeldState};
+use crate::state::Held;
 
 /// Changes of one Prepare that are written as one.
 const GATHER: Duration = Duration::from_millis(50);
 /// Between this and twice this, the object is looked at when nothing changes: nobody tells when it is
 /// removed or its owner made again. 5,000 nodes make about 17 such reads a second.
 const LOOK_AGAIN: Duration = Duration::from_secs(200);
-/// Between two tries where the CustomResourceDefinition is not installed.
-const NOT_INSTALLED: Duration = Duration::from_secs(30);
+/// Between this and twice this, the next try where the CustomResourceDefinition is not installed.
+const NOT_INSTALLED: Duration = Duration::from_secs(60);
 const POINTS: [Point; 2] = [Point::NodeStateBeforeWrite, Point::NodeStateAfterWrite];
 
 /// What is known between writes.
@@ -147,10 +145,9 @@ impl Publisher {
     /// How long to wait after a failure. What is stored is no longer known then.
     fn after(&mut self, error: &PublishError, backoff: &mut Backoff) -> Duration {
         self.stored = None;
-        let wait = backoff.next_wait();
         match error {
             PublishError::Call(call) => {
-                let wait = wait.max(call.retry_after());
+                let wait = backoff.next_wait().max(call.retry_after());
                 tracing::warn!(%error, retry_in = ?wait, "NodeState not published");
                 wait
             }
@@ -158,7 +155,7 @@ impl Publisher {
                 if !std::mem::replace(&mut self.is_missing_told, true) {
                     tracing::warn!(%error, "NodeState not published");
                 }
-                wait.max(NOT_INSTALLED)
+                spread(NOT_INSTALLED)
             }
         }
     }
@@ -190,20 +187,13 @@ impl Publisher {
 
 /// What is held, as published.
 fn status(held: &[Held]) -> NodeStateStatus {
-    let known = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let published = |held: &Held| HeldClaim {
-        claim: ClaimRef {
-            namespace: known(&held.claim.namespace),
-            name: known(&held.claim.name),
+    let published = |held: &Held| {
+        let claim = ClaimRef {
+            namespace: Some(held.claim.namespace.clone()),
+            name: Some(held.claim.name.clone()),
             uid: held.claim.uid.to_string(),
-        },
-        devices: held.devices.clone(),
-        state: match held.state {
-            HeldState::Reserved => Published::Reserved,
-            HeldState::Prepared => Published::Prepared,
-            HeldState::Releasing => Published::Releasing,
-            HeldState::Quarantined => Published::Quarantined,
-        },
+        };
+        HeldClaim { claim, devices: held.devices.clone(), state: held.state }.within_bounds()
     };
     let mut held: Vec<HeldClaim> = held.iter().map(published).collect();
     held.sort_by(|one, other| one.claim.uid.cmp(&other.claim.uid));

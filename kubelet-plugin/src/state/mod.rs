@@ -32,6 +32,7 @@ mod thread;
 mod tombstone;
 mod view;
 
+pub use lanemate_api::node_state::HeldState;
 pub use node::{Node, Reading, Settings, Source, StateError};
 pub use thread::start;
 
@@ -131,19 +132,6 @@ pub struct Held {
     pub state: HeldState,
 }
 
-/// How far a claim is on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HeldState {
-    /// The devices are its own, effects are not complete.
-    Reserved,
-    /// Containers may run.
-    Prepared,
-    /// Effects are being undone.
-    Releasing,
-    /// The record cannot be read and was not rebuilt yet.
-    Quarantined,
-}
-
 /// What became of a claim on record.
 #[derive(Clone, Debug)]
 pub enum Fate {
@@ -202,21 +190,6 @@ pub enum UnprepareError {
     /// The thread has ended.
     #[error("the plugin is ending")]
     Ending,
-}
-
-impl HeldState {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Reserved, Self::Prepared, Self::Releasing, Self::Quarantined];
-
-    /// The word in `NodeState` and in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reserved => "Reserved",
-            Self::Prepared => "Prepared",
-            Self::Releasing => "Releasing",
-            Self::Quarantined => "Quarantined",
-        }
-    }
 }
 
 impl State {

@@ -21,7 +21,11 @@ struct Running {
 }
 
 async fn start(api: &TestApi) -> Running {
-    let (held, receiver) = watch::channel(Arc::default());
+    start_holding(api, Arc::default()).await
+}
+
+async fn start_holding(api: &TestApi, held: Arc<Vec<Held>>) -> Running {
+    let (held, receiver) = watch::channel(held);
     let (shutdown, ending) = watch::channel(false);
     let task = tokio::spawn(node_state::run(client(api).await, "n1".to_owned(), receiver, ending));
     Running { held, shutdown, task }
@@ -78,22 +82,20 @@ async fn it_is_there_from_the_start_and_follows_what_is_held() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_when_it_says_so_already() {
+async fn a_second_plugin_that_holds_the_same_writes_nothing() {
     let api = api(&["n1"]).await;
-    let running = start(&api).await;
-    running.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
-    let before = wait(&api, &["a"]).await;
-    running.stop().await;
+    let same = || Arc::new(vec![held("a", HeldState::Prepared)]);
+    let one = start_holding(&api, same()).await;
+    wait(&api, &["a"]).await;
     let reads = api.count("GET", NODE_STATES);
-    let again = start(&api).await;
-    again.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
+    let other = start_holding(&api, same()).await;
     let looked = |api: &TestApi| (api.count("GET", NODE_STATES) > reads).then_some(());
-    api.wait("a read after the start", looked).await.unwrap();
-    again.held.send_replace(Arc::new(vec![held("b", HeldState::Prepared)]));
+    api.wait("a read of the second", looked).await.unwrap();
+    other.held.send_replace(Arc::new(vec![held("b", HeldState::Prepared)]));
     wait(&api, &["b"]).await;
-    again.stop().await;
-    assert_eq!(before.metadata.uid, stored(&api).unwrap().metadata.uid);
-    assert!(api.count("PUT", NODE_STATES) <= 3, "{:#?}", api.requests());
+    assert_eq!((api.count("POST", NODE_STATES), api.count("PUT", NODE_STATES)), (1, 1));
+    one.stop().await;
+    other.stop().await;
 }
 
 #[tokio::test]
@@ -149,6 +151,30 @@ async fn a_definition_that_is_not_installed_stops_nothing() {
     api.wait("a try", tried).await.unwrap();
     running.held.send_replace(Arc::new(vec![held("a", HeldState::Prepared)]));
     assert!(!running.task.is_finished());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_told_in_full_costs_no_other() {
+    let api = api(&["n1"]).await;
+    let running = start(&api).await;
+    let mut unknown = held("a", HeldState::Quarantined);
+    unknown.devices.clear();
+    // What a damaged record may say of itself.
+    let mut damaged = held("b", HeldState::Quarantined);
+    damaged.claim.namespace = "n".repeat(64);
+    damaged.claim.name = "ü".repeat(254);
+    let mut endless = held("c", HeldState::Quarantined);
+    endless.devices = (0..33).map(|number| format!("gpu-{number}")).collect();
+    let mut unnameable = held("d", HeldState::Quarantined);
+    unnameable.devices.push("g".repeat(64));
+    let all = vec![unknown, damaged, endless, unnameable, held("e", HeldState::Prepared)];
+    running.held.send_replace(Arc::new(all));
+    let listed = wait(&api, &["a", "b", "c", "d", "e"]).await.status.held;
+    let devices: Vec<usize> = listed.iter().map(|held| held.devices.len()).collect();
+    assert_eq!(devices, [0, 2, 0, 0, 2], "one that is not all of them would free the others");
+    assert_eq!((&listed[1].claim.namespace, &listed[1].claim.name), (&None, &None));
+    assert_eq!(listed[4].claim.name.as_deref(), Some("c-e"));
     running.stop().await;
 }
 

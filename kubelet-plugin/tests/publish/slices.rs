@@ -260,3 +260,94 @@ async fn slices_belong_to_the_node_as_it_is_now() {
     assert_eq!(generations(&slices(&api)), [1]);
     running.stop().await;
 }
+
+/// Two slices, of which one was updated: what consumers see meanwhile, and what becomes of it.
+#[tokio::test]
+async fn an_update_that_stops_half_way_leaves_an_incomplete_pool_and_is_completed() {
+    let api = api(&["n1"]).await;
+    let running = Running::start(&api, machine_with("n1", 70)).await;
+    running.complete().await;
+    let second = format!("{RESOURCE_SLICES}/00001");
+    api.faults().next("PUT", &second, Fault::Status(500, "InternalError"), usize::MAX);
+    running.machine.send_replace(Arc::new(machine_with("n1", 71)));
+    let is_half = |api: &TestApi| {
+        let stored = slices(api);
+        (generations(&stored)[0] > 1).then_some(stored)
+    };
+    let half = api.wait("a first slice of a new generation", is_half).await.unwrap();
+    assert_eq!((half[1].spec.pool.generation, half[0].spec.pool.resource_slice_count), (1, 2));
+    api.faults().clear();
+    let published = running.wait("71 devices", |published| published.devices == 71).await;
+    let whole = slices(&api);
+    assert_eq!(generations(&whole), [published.generation; 2]);
+    assert_eq!(whole[1].spec.devices.as_ref().unwrap().len(), 7);
+    running.stop().await;
+}
+
+/// Both list the slices anew, and find nothing to do.
+async fn check_peace(api: &TestApi, plugins: [&Running; 2]) {
+    let agreed = |api: &TestApi| {
+        let stored = generations(&slices(api));
+        let is_settled = |plugin: &&Running| {
+            let published = plugin.published.borrow();
+            published.is_complete && stored.iter().all(|found| *found == published.generation)
+        };
+        plugins.iter().all(is_settled).then_some(())
+    };
+    api.wait("both to agree", agreed).await.unwrap();
+    let (before, lists) = (writes(api), api.count("GET", RESOURCE_SLICES));
+    edit(api, &slices(api)[0], |slice| slice["metadata"]["labels"] = json!({ "a": "b" }));
+    let looked = |api: &TestApi| (api.count("GET", RESOURCE_SLICES) >= lists + 2).then_some(());
+    api.wait("both to look", looked).await.unwrap();
+    api.wait("both to agree", agreed).await.unwrap();
+    assert_eq!(writes(api), before, "{:#?}", api.requests());
+}
+
+#[tokio::test]
+async fn two_plugins_of_one_node_agree() {
+    let api = api(&["n1"]).await;
+    let one = Running::start(&api, machine_with("n1", 70)).await;
+    let other = Running::start(&api, machine_with("n1", 70)).await;
+    check_peace(&api, [&one, &other]).await;
+    for plugin in [&one, &other] {
+        plugin.machine.send_replace(Arc::new(machine_with("n1", 71)));
+    }
+    for plugin in [&one, &other] {
+        plugin.wait("71 devices", |published| published.devices == 71).await;
+    }
+    check_peace(&api, [&one, &other]).await;
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn two_plugins_do_not_quarrel_over_a_field_that_is_dropped() {
+    let api = api(&["n1"]).await;
+    for method in ["POST", "PUT"] {
+        let dropped = Fault::DropFields(vec!["/spec/devices/*/taints"]);
+        api.faults().next(method, RESOURCE_SLICES, dropped, usize::MAX);
+    }
+    let one = Running::start(&api, machine("n1", "dgx-h100")).await;
+    one.complete().await;
+    let other = Running::start(&api, machine("n1", "dgx-h100")).await;
+    other.complete().await;
+    check_peace(&api, [&one, &other]).await;
+    // The second knows only from an answer of its own that the field is dropped.
+    assert_eq!((writes(&api), generations(&slices(&api))), (2, vec![2]));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_may_have_the_longest_name() {
+    let name = ["n".repeat(63), "n".repeat(63), "n".repeat(63), "n".repeat(61)].join(".");
+    let api = api(&[&name]).await;
+    let running = Running::start(&api, machine_with(&name, 70)).await;
+    running.complete().await;
+    let stored = slices(&api);
+    assert_eq!((name.len(), stored[0].spec.pool.name.as_str()), (253, name.as_str()));
+    assert!(stored.iter().all(|slice| slice.name_any().len() <= 253));
+    api.remove(RESOURCE_SLICES);
+    wait_for_slices(&api, "the slices to be back", 2).await;
+    running.stop().await;
+}

@@ -19,9 +19,7 @@ impl Selector {
             let (field, value) = part.split_once('=').unwrap_or((part, ""));
             let is_known = matches!(
                 (resource.kind, field),
-                (_, "metadata.name" | "metadata.namespace")
-                    | ("ResourceSlice", "spec.driver" | "spec.nodeName" | "spec.pool.name")
-                    | ("Pod", "spec.nodeName")
+                ("ResourceSlice", "spec.driver" | "spec.nodeName" | "spec.pool.name")
             );
             if !is_known {
                 let message = format!("field label not supported: {field}");

@@ -1,7 +1,8 @@
 //! A small API server in the process, for faults that the real one cannot be made to show.
 //!
 //! It is a fake: it keeps JSON objects by path, gives each write a resourceVersion and refuses what
-//! is stale, and it knows nothing of schemas, admission, authorization or garbage collection. What
+//! is stale, and it knows nothing of schemas, subresources, finalizers, admission, authorization or garbage
+//! collection. What
 //! an API server does on its own must be tested against a real one. Here one can have a request
 //! answered with an error, late, never, or with fields dropped, and can count the requests.
 //!
@@ -64,8 +65,6 @@ pub struct Logged {
     pub method: String,
     /// Path, without the query.
     pub path: String,
-    /// The query.
-    pub query: String,
 }
 
 impl TestApi {
@@ -135,16 +134,11 @@ impl TestApi {
         self.store().below(prefix)
     }
 
-    /// Removes all objects below a path at once, whatever their finalizers, and returns how many.
+    /// Removes all objects below a path at once, and returns how many.
     pub fn remove(&self, prefix: &str) -> usize {
         let count = self.store().remove(prefix);
         self.tell();
         count
-    }
-
-    /// Forgets past changes: a watch that starts from before now is told 410.
-    pub fn forget_history(&self) {
-        self.store().forget_history();
     }
 
     /// Answers requests for a resource, such as `nodestates`, as if it did not exist; or no more so.

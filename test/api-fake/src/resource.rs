@@ -9,8 +9,6 @@ pub(crate) struct Resource {
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
     pub(crate) is_namespaced: bool,
-    /// Status is written at `<object>/status` and nowhere else.
-    pub(crate) has_status: bool,
 }
 
 const RESOURCES: [Resource; 6] = [
@@ -19,43 +17,27 @@ const RESOURCES: [Resource; 6] = [
         kind: "ResourceClaim",
         plural: "resourceclaims",
         is_namespaced: true,
-        has_status: true,
     },
     Resource {
         api_version: "resource.k8s.io/v1",
         kind: "ResourceSlice",
         plural: "resourceslices",
         is_namespaced: false,
-        has_status: false,
     },
     Resource {
         api_version: "lanemate.dev/v1alpha1",
         kind: "NodeState",
         plural: "nodestates",
         is_namespaced: false,
-        has_status: false,
     },
     Resource {
         api_version: "events.k8s.io/v1",
         kind: "Event",
         plural: "events",
         is_namespaced: true,
-        has_status: false,
     },
-    Resource {
-        api_version: "v1",
-        kind: "Node",
-        plural: "nodes",
-        is_namespaced: false,
-        has_status: true,
-    },
-    Resource {
-        api_version: "v1",
-        kind: "Pod",
-        plural: "pods",
-        is_namespaced: true,
-        has_status: true,
-    },
+    Resource { api_version: "v1", kind: "Node", plural: "nodes", is_namespaced: false },
+    Resource { api_version: "v1", kind: "Pod", plural: "pods", is_namespaced: true },
 ];
 
 /// What a path names.
@@ -66,7 +48,6 @@ pub(crate) struct Target {
     pub(crate) namespace: Option<String>,
     /// Absent: the collection.
     pub(crate) name: Option<String>,
-    pub(crate) is_status: bool,
 }
 
 impl Target {
@@ -82,16 +63,14 @@ impl Target {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
             rest => (None, rest),
         };
-        let (plural, name, is_status) = match rest {
-            [plural] => (plural, None, false),
-            [plural, name] => (plural, Some(*name), false),
-            [plural, name, "status"] => (plural, Some(*name), true),
+        let (plural, name) = match rest {
+            [plural] => (plural, None),
+            [plural, name] => (plural, Some(*name)),
             _ => return None,
         };
         let is_it = |resource: &&Resource| {
             resource.api_version == api_version
                 && resource.plural == *plural
-                && (!is_status || resource.has_status)
                 && (resource.is_namespaced || namespace.is_none())
                 && (!resource.is_namespaced || namespace.is_some() || name.is_none())
         };
@@ -99,7 +78,6 @@ impl Target {
             resource: RESOURCES.iter().find(is_it)?,
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),
-            is_status,
         })
     }
 
@@ -115,11 +93,10 @@ impl Target {
             resource,
             namespace: if resource.is_namespaced { Some(namespace?) } else { None },
             name: Some(text("/metadata/name")?.to_owned()),
-            is_status: false,
         })
     }
 
-    /// The path of the object or collection, without a subresource.
+    /// The path of the object or collection.
     pub(crate) fn path(&self) -> String {
         let group = if self.resource.api_version.contains('/') { "apis" } else { "api" };
         let mut path = format!("/{group}/{}", self.resource.api_version);

@@ -45,11 +45,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let is_watch = asks(&query, "watch").is_some_and(|value| value == "true" || value == "1");
     let method = if is_watch { "WATCH" } else { request.method().as_str() };
     let (method, path) = (method.to_owned(), request.uri().path().to_owned());
-    lock(&shared.log).push(Logged {
-        method: method.clone(),
-        path: path.clone(),
-        query: request.uri().query().unwrap_or_default().to_owned(),
-    });
+    lock(&shared.log).push(Logged { method: method.clone(), path: path.clone() });
     let fault = shared.faults.take(&method, &path);
     match &fault {
         Some(Fault::Drop) => close(),
@@ -146,7 +142,6 @@ fn start_watch(shared: &Arc<Shared>, asked: Asked) -> Result<Response, Refusal> 
     let watch = Watch {
         selector,
         is_metadata_only: asked.is_metadata_only,
-        bookmarks: asks(&asked.query, "allowWatchBookmarks") == Some("true"),
         after: number("resourceVersion").filter(|version| *version > 0).unwrap_or(newest),
         timeout: Duration::from_secs(number("timeoutSeconds").unwrap_or(WATCH_SECONDS)),
         collection: asked.target,
@@ -174,13 +169,6 @@ fn act(shared: &Shared, asked: Asked, dropped: &[&'static str]) -> Result<Value,
         ("PUT", true) => store.replace(&target, write),
         ("PATCH", true) => store.patch(&target, &body),
         ("DELETE", true) => store.delete(&target, &body),
-        ("DELETE", false) => {
-            let found = store.list(&target).into_iter().filter(|object| selector.matches(object));
-            let targets: Vec<Target> = found.filter_map(|object| Target::of(&object)).collect();
-            let gone = targets.iter().map(|target| store.delete(target, &Value::Null));
-            let gone = gone.collect::<Result<Vec<Value>, Refusal>>()?;
-            Ok(list(target.resource, store.version(), gone, false))
-        }
         (method, _) => {
             Err(Refusal::new(405, "MethodNotAllowed", format!("{method} is not served here")))
         }

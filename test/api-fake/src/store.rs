@@ -1,4 +1,4 @@
-//! Objects by path, with the rules of the API server for resourceVersion, UID and finalizers.
+//! Objects by path, with the rules of the API server for resourceVersion and UID.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,13 +109,6 @@ impl Store {
         self.history.iter().filter(move |change| change.version > version)
     }
 
-    pub(crate) fn forget_history(&mut self) {
-        self.history.clear();
-        // A version of its own, so that no watch is exactly up to date.
-        self.version += 1;
-        self.oldest = self.version;
-    }
-
     /// Creates or replaces without any precondition.
     pub(crate) fn put(&mut self, object: Value) -> Result<Value, Refusal> {
         let target = Target::of(&object).ok_or_else(|| {
@@ -158,9 +151,6 @@ impl Store {
             return Err(Refusal::new(409, "AlreadyExists", format!("{path} already exists")));
         }
         dropped.iter().for_each(|pointer| drop_field(&mut object, pointer));
-        if of.resource.has_status {
-            remove(&mut object, "status");
-        }
         Ok(self.insert(path, object))
     }
 
@@ -171,24 +161,12 @@ impl Store {
         check_precondition(&path, &old, &object, "/metadata/resourceVersion")?;
         check_precondition(&path, &old, &object, "/metadata/uid")?;
         dropped.iter().for_each(|pointer| drop_field(&mut object, pointer));
-        if target.is_status {
-            let status = object.get("status").cloned();
-            object = old.clone();
-            set(&mut object, "status", status);
-        } else if target.resource.has_status {
-            set(&mut object, "status", old.get("status").cloned());
-        }
         object["apiVersion"] = json!(target.resource.api_version);
         object["kind"] = json!(target.resource.kind);
         keep_identity(&mut object, &old);
         fill_in(&mut object);
         if object == old {
             return Ok(old);
-        }
-        let is_ending = old.pointer("/metadata/deletionTimestamp").is_some();
-        if is_ending && !has_finalizers(&object) {
-            self.take_out(&path);
-            return Ok(object);
         }
         Ok(self.store(path, "MODIFIED", object))
     }
@@ -202,17 +180,10 @@ impl Store {
 
     pub(crate) fn delete(&mut self, target: &Target, options: &Value) -> Result<Value, Refusal> {
         let path = target.path();
-        let mut old = self.find(target)?;
+        let old = self.find(target)?;
         let wanted = json!({ "metadata": options.get("preconditions") });
         check_precondition(&path, &old, &wanted, "/metadata/resourceVersion")?;
         check_precondition(&path, &old, &wanted, "/metadata/uid")?;
-        if has_finalizers(&old) {
-            if old.pointer("/metadata/deletionTimestamp").is_none() {
-                old["metadata"]["deletionTimestamp"] = json!(jiff::Timestamp::now().to_string());
-                old = self.store(path, "MODIFIED", old);
-            }
-            return Ok(old);
-        }
         self.take_out(&path);
         Ok(old)
     }
@@ -250,11 +221,6 @@ impl Store {
             self.oldest = self.history.remove(0).version;
         }
     }
-}
-
-fn has_finalizers(object: &Value) -> bool {
-    let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
-    finalizers.is_some_and(|finalizers| !finalizers.is_empty())
 }
 
 /// A field that the request names must be as stored.

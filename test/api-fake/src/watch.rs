@@ -20,7 +20,6 @@ pub(crate) struct Watch {
     pub(crate) collection: Target,
     pub(crate) selector: Selector,
     pub(crate) is_metadata_only: bool,
-    pub(crate) bookmarks: bool,
     pub(crate) after: u64,
     pub(crate) timeout: Duration,
 }
@@ -74,7 +73,7 @@ impl Sending {
             }
             tokio::select! {
                 changed = self.newest.changed() => self.is_over = changed.is_err(),
-                () = tokio::time::sleep_until(self.until) => self.end(),
+                () = tokio::time::sleep_until(self.until) => self.is_over = true,
             }
         }
     }
@@ -93,18 +92,6 @@ impl Sending {
             }
         }
         *after = store.version();
-    }
-
-    fn end(&mut self) {
-        self.is_over = true;
-        if self.watch.bookmarks {
-            let resource = self.watch.collection.resource;
-            let bookmark = json!({
-                "apiVersion": resource.api_version, "kind": resource.kind,
-                "metadata": { "resourceVersion": self.watch.after.to_string() },
-            });
-            self.lines.push_back(line("BOOKMARK", &bookmark));
-        }
     }
 }
 

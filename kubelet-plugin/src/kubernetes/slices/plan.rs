@@ -68,7 +68,9 @@ impl Memory {
     pub fn answered(&mut self, sent: &ResourceSlice, came_back: &ResourceSlice) -> Vec<String> {
         let (sent_content, stored) = (Content::of(&sent.spec), Content::of(&came_back.spec));
         let differences = sent_content.differences(&stored);
-        if !differences.is_empty() {
+        if differences.is_empty() {
+            self.accepted.remove(name(sent));
+        } else {
             self.accepted.insert(name(sent).to_owned(), (sent_content, stored));
         }
         differences

@@ -96,7 +96,7 @@ struct Pace {
 /// tried again.
 ///
 /// # Errors
-/// When nobody is left who could tell of the machine or of the mode.
+/// When nobody is left who could tell of the machine, of the mode or of the slices.
 pub async fn run(
     publisher: Publisher,
     mut shutdown: watch::Receiver<bool>,
@@ -124,7 +124,7 @@ pub async fn run(
                 continue;
             }
             event = watch.next() => {
-                if is_news(&mut seen, event) {
+                if is_news(&mut seen, event.ok_or_else(|| ended("events of the watch"))?) {
                     pace.hurry();
                 }
                 continue;
@@ -174,15 +174,14 @@ fn watch_slices(
 /// A watch that fails may have missed something.
 fn is_news(
     seen: &mut Seen,
-    event: Option<watcher::Result<Event<PartialObjectMeta<ResourceSlice>>>>,
+    event: watcher::Result<Event<PartialObjectMeta<ResourceSlice>>>,
 ) -> bool {
     match event {
-        Some(Ok(event)) => seen.is_news(&event),
-        Some(Err(error)) => {
+        Ok(event) => seen.is_news(&event),
+        Err(error) => {
             tracing::debug!(%error, "watch of ResourceSlices failed; it begins again");
             true
         }
-        None => false,
     }
 }
 

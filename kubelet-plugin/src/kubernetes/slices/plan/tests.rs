@@ -234,4 +234,7 @@ fn what_the_api_server_drops_is_written_once() {
     let mut edited = stored.clone();
     edited.spec.devices = None;
     assert_eq!(planned(&edited, &memory).writes.len(), 1);
+    // Nor for the same one, once the API server has taken all that was sent.
+    assert_eq!(memory.answered(sent, sent), Vec::<String>::new());
+    assert_eq!(planned(&stored, &memory).writes.len(), 1);
 }
