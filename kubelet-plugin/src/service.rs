@@ -272,7 +272,10 @@ impl Failure {
     /// Someone who looks at the claim can do something about it, and there is a claim to look at. What
     /// passes by itself, and what the API server cannot be told of, is in the log.
     fn is_for_people(&self) -> bool {
-        matches!(self, Self::State(PrepareError::Refused(_) | PrepareError::Failed(_)))
+        let is_state =
+            matches!(self, Self::State(PrepareError::Refused(_) | PrepareError::Failed(_)));
+        // Without the API server nobody can be told; a right that is missing can.
+        is_state || matches!(self, Self::Unread { .. })
     }
 }
 
