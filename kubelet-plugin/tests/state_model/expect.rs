@@ -52,15 +52,18 @@ impl World {
     fn met(&self, uid: &str) -> Expected {
         let wanted = held_by(&self.ever[uid]);
         let specs = disk::specs(self.root());
-        let others = self.model.iter().filter(|(other, entry)| {
-            *other != uid && entry.devices.iter().any(|device| wanted.contains(device))
+        // What is left of one without a CDI file is the words of a spoilt record, and the bit that has
+        // flipped may have made them name another device.
+        let is_sure = |other: &String| self.kind(other) != Kind::Lost || specs.contains(other);
+        let mut others = self.model.iter().filter(|(other, _)| *other != uid);
+        let is_held = others.clone().any(|(other, entry)| {
+            is_sure(other) && entry.devices.iter().any(|device| wanted.contains(device))
         });
-        let sure = |other: &String| self.kind(other) != Kind::Lost || specs.contains(other);
-        others.fold(Expected::Prepared, |expected, (other, _)| match expected {
-            Expected::Refused => Expected::Refused,
-            _ if sure(other) => Expected::Refused,
-            _ => Expected::PreparedOrRefused,
-        })
+        match (is_held, others.all(|(other, _)| is_sure(other))) {
+            (true, _) => Expected::Refused,
+            (false, true) => Expected::Prepared,
+            (false, false) => Expected::PreparedOrRefused,
+        }
     }
 
     pub fn check_prepared(
