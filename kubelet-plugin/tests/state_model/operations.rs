@@ -158,7 +158,7 @@ impl World {
     /// A plugin starts: what was being released is gone, and files are there again.
     fn begin_anew(&mut self, index: usize) {
         self.plugins[index] = Some(self.start(index));
-        self.is_wiped = false;
+        self.lacks_files = false;
         for (_, entry) in self.model.iter_mut().filter(|(_, entry)| entry.kind == Kind::Releasing) {
             entry.kind = Kind::Absent;
         }
@@ -225,6 +225,7 @@ impl World {
             End::Died => self.settle_one(&uid, cut_short(before, &[Kind::Prepared, Kind::Absent])),
             End::Done(Err(PrepareError::Failed(_))) if !faults.is_empty() => {
                 self.faults += 1;
+                self.lacks_files |= before == Kind::Lost;
                 self.settle_one(&uid, cut_short(before, &[Kind::Absent, Kind::Releasing]));
             }
             End::Done(result) => {
@@ -298,12 +299,13 @@ impl World {
             node.reconcile(fates, &reading, now)
         });
         if matches!(end, End::Done(_)) && faults.is_empty() {
-            self.is_wiped = false;
+            self.lacks_files = false;
             for uid in finished {
                 self.model.remove(&uid);
             }
-        } else {
-            self.faults += u64::from(!faults.is_empty());
+        } else if matches!(end, End::Done(_)) {
+            self.faults += 1;
+            self.lacks_files = true;
         }
         self.settle(&allowed);
         self.check_held(self.plugins[index].as_ref().unwrap());
@@ -334,7 +336,7 @@ impl World {
             Err(_) => self.begin_anew(index),
         }
         if is_whole {
-            self.is_wiped = false;
+            self.lacks_files = false;
         }
         self.settle(&allowed);
         self.check_held(self.plugins[index].as_ref().unwrap());
@@ -359,7 +361,7 @@ impl World {
         for directory in ["cdi", "metadata"] {
             if self.random.percent(60) {
                 let _ = fs::remove_dir_all(self.path(directory));
-                self.is_wiped = true;
+                self.lacks_files = true;
             }
         }
         self.settle(&self.may_vanish());

@@ -78,8 +78,9 @@ pub struct World {
     /// When a claim was unprepared: operation and time.
     pub unprepared: BTreeMap<String, (u64, Timestamp)>,
     pub model: BTreeMap<String, Entry>,
-    /// Files were removed behind the plugin's back, and not all are back.
-    pub is_wiped: bool,
+    /// Files were removed behind the plugin's back, or a fault has kept it from writing those of a lost
+    /// claim, whose record comes first; the next start or reconciliation without a fault writes them.
+    pub lacks_files: bool,
     disk: Disk,
     pub prepared: u64,
     pub faults: u64,
@@ -124,7 +125,7 @@ impl World {
             late: Vec::new(),
             unprepared: BTreeMap::new(),
             model: BTreeMap::new(),
-            is_wiped: false,
+            lacks_files: false,
             disk: Disk::default(),
             prepared: 0,
             faults: 0,
@@ -230,7 +231,7 @@ impl World {
                 }
             }
             let has_files = specs.contains(uid) && metadata.contains(uid);
-            if entry.kind == Kind::Prepared && !self.is_wiped && !has_files {
+            if entry.kind == Kind::Prepared && !self.lacks_files && !has_files {
                 self.fail(&format!("claim {uid} is prepared and has no files"));
             }
         }
