@@ -71,8 +71,9 @@ async fn main() {
     let after = resident(rig.pid());
     println!("resident memory, idle                          {idle} KiB (aim: below {})", 25 << 10);
     println!(
-        "resident memory, after {cycles} cycles            {after} KiB, {:+.1} % (aim: within 10 %)",
-        (after as f64 / before as f64 - 1.0) * 100.0
+        "resident memory, after {cycles} more cycles       {after} KiB, {:+.1} % (aim: within 10 %), {:+.1} % of idle",
+        percent(after, before),
+        percent(after, idle),
     );
     let size = fs::metadata(env!("CARGO_BIN_EXE_lanemate-kubelet-plugin")).unwrap().len();
     println!("size of the binary                             {:.1} MiB", size as f64 / 1048576.0);
@@ -131,6 +132,11 @@ async fn prepare(rig: &Rig, what: &str, claims: &[Claim], rounds: usize, floor: 
         p99.as_secs_f64() / aim.as_secs_f64(),
         p99.as_secs_f64() / floor.percentile(99).as_secs_f64()
     );
+}
+
+/// How much more it is, in percent.
+fn percent(now: u64, before: u64) -> f64 {
+    (now as f64 / before as f64 - 1.0) * 100.0
 }
 
 /// Resident memory of a process, in KiB.
