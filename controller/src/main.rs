@@ -1,0 +1,3 @@
+//! The program `lanemate-controller`.
+
+fn main() {}
