@@ -12,4 +12,5 @@
 pub mod change;
 pub mod id;
 pub mod index;
+pub mod lease;
 pub mod plan;
