@@ -14,3 +14,4 @@ pub mod id;
 pub mod index;
 pub mod lease;
 pub mod plan;
+pub mod write;
