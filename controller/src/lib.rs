@@ -12,4 +12,6 @@
 pub mod change;
 pub mod id;
 pub mod index;
+pub mod lease;
 pub mod plan;
+pub mod write;
