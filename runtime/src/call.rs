@@ -1,12 +1,9 @@
 //! One call of the API server: bounded in time, and its failure in words that say what to do.
 
 use std::error::Error;
-use std::io;
 use std::time::Duration;
 
 use kube::core::Status;
-
-use crate::fault::{self, Point};
 
 /// A call that takes longer has failed: the API server answers within a second, or not at all.
 pub const LIMIT: Duration = Duration::from_secs(5);
@@ -46,8 +43,8 @@ pub enum CallError {
     },
     /// A right is missing.
     #[error(
-        "{deed}: the plugin's service account lacks the right: {message}; \
-         apply deploy/rbac/kubelet-plugin.yaml"
+        "{deed}: the service account lacks the right: {message}; \
+         apply the manifests in deploy/rbac"
     )]
     Forbidden {
         /// The deed.
@@ -73,26 +70,6 @@ pub enum CallError {
         /// What was said.
         message: String,
     },
-}
-
-/// A call that changes an object, between two fault points.
-///
-/// # Errors
-/// See [`CallError`].
-pub async fn change<T>(
-    [before, after]: [Point; 2],
-    deed: impl Fn() -> String,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, CallError> {
-    let pass = |point| {
-        let refused =
-            |error: io::Error| CallError::Refused { deed: deed(), message: error.to_string() };
-        fault::at(point).map_err(refused)
-    };
-    pass(before)?;
-    let changed = call(&deed, request).await?;
-    pass(after)?;
-    Ok(changed)
 }
 
 /// Calls the API server, at most [`LIMIT`] long.
