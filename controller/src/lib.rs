@@ -13,4 +13,5 @@ pub mod change;
 pub mod classes;
 pub mod id;
 pub mod index;
+pub mod lease;
 pub mod plan;

@@ -12,10 +12,12 @@ pub const LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No answer in time; a write may have been done.
-    #[error("{deed}: no answer from the API server within {LIMIT:?}")]
+    #[error("{deed}: no answer from the API server within {within:?}")]
     TimedOut {
         /// The deed.
         deed: String,
+        /// The time that was waited.
+        within: Duration,
     },
     /// No connection, or none that lasted; a write may have been done.
     #[error("{deed}: the API server cannot be reached: {reason}")]
@@ -80,10 +82,23 @@ pub async fn call<T>(
     deed: impl FnOnce() -> String,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(LIMIT, request).await {
+    call_within(LIMIT, deed, request).await
+}
+
+/// Calls the API server where the caller has less time than [`LIMIT`]; it never takes more.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn call_within<T>(
+    within: Duration,
+    deed: impl FnOnce() -> String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    let within = within.min(LIMIT);
+    match tokio::time::timeout(within, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(CallError::new(deed(), &error)),
-        Err(_) => Err(CallError::TimedOut { deed: deed() }),
+        Err(_) => Err(CallError::TimedOut { deed: deed(), within }),
     }
 }
 

@@ -138,7 +138,7 @@ impl Claims {
             let asked = call(|| deed.to_owned(), objects.get(name));
             let answer = match tokio::time::timeout_at(until, asked).await {
                 Ok(answer) => answer,
-                Err(_) => Err(CallError::TimedOut { deed: deed.to_owned() }),
+                Err(_) => Err(CallError::TimedOut { deed: deed.to_owned(), within: TOTAL }),
             };
             let error = match answer {
                 Ok(found) => return Ok(Some(found)),
