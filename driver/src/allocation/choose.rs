@@ -147,6 +147,20 @@ pub fn refuse<'n>(
     Refusal { reason: refusal::in_short(&name, &told, candidates.len()), failed }
 }
 
+/// What one node answers to a problem, and why not in words.
+pub fn judge(
+    cluster: &Cluster,
+    evaluations: &mut Evaluations,
+    problem: &Problem,
+    name: &str,
+    steps: u32,
+) -> (Answer, Option<String>) {
+    let node = cluster.node(name);
+    let answer = node.map_or(Answer::Empty, |node| answer(evaluations, problem, steps, node).0);
+    let reason = refusal::of_answer(problem, cluster, name, &answer);
+    (answer, reason)
+}
+
 fn answer(
     evaluations: &mut Evaluations,
     problem: &Problem,
