@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+pub mod args;
 pub mod change;
 pub mod classes;
 pub mod id;
