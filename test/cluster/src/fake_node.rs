@@ -156,7 +156,8 @@ impl FakeNode {
         written.context("write a NodeState")
     }
 
-    fn owner(&self) -> OwnerReference {
+    /// What makes an object go with the node.
+    pub fn owner(&self) -> OwnerReference {
         self.node.owner_ref(&()).unwrap_or_default()
     }
 }

@@ -62,7 +62,9 @@ async fn a_plugin_writes_slices_and_the_state_of_its_own_node_alone() -> anyhow:
         made.spec.pool.generation += 1;
         let made = slices.replace(&made.name_any(), &post, &made).await?;
         slices.delete(&made.name_any(), &DeleteParams::default()).await?;
-        let made = states.create(&post, &state(own.name())).await?;
+        let mut made = state(own.name());
+        made.metadata.owner_references = Some(vec![own.owner()]);
+        let made = states.create(&post, &made).await?;
         states.replace(own.name(), &post, &made).await?;
     }
     Ok(())

@@ -1,9 +1,10 @@
-//! What the controller's account may change of a pod.
+//! What the controller's account may do, and what it may change of a pod.
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
-use lanemate_test_cluster::claim;
+use kube::api::{Patch, PatchParams, PostParams};
+use lanemate_test_cluster::{Cluster, claim};
 use serde_json::{Value, json};
 
 use super::ground::{CONTROLLER, GPU, Ground, assert_refused, gates};
@@ -85,6 +86,53 @@ async fn the_controller_changes_nothing_else_of_a_pod() -> anyhow::Result<()> {
         // It is the fence that refuses: an administrator may.
         administrators.patch("waiting", &dry, &patch).await?;
         assert_refused(theirs.patch("waiting", &dry, &patch).await, words);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_controller_has_the_rights_of_its_work_and_no_others() -> anyhow::Result<()> {
+    let cluster = Cluster::current().await?;
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
+    let (namespace, account) = CONTROLLER;
+    let user = format!("system:serviceaccount:{namespace}:{account}");
+    // In every namespace, unless it is named: verb, group, resource, and whether it may.
+    let rows = [
+        ("write", "lanemate.dev", "allocations", "", true),
+        ("update", "resource.k8s.io", "resourceclaims", "", true),
+        ("update", "resource.k8s.io", "resourceclaims/status", "", true),
+        ("update", "resource.k8s.io", "resourceclaims/binding", "", true),
+        ("create", "resource.k8s.io", "resourceclaims", "", false),
+        ("delete", "resource.k8s.io", "resourceclaims", "", false),
+        ("watch", "resource.k8s.io", "resourceslices", "", true),
+        ("create", "resource.k8s.io", "resourceslices", "", false),
+        ("watch", "resource.k8s.io", "devicetaintrules", "", true),
+        ("create", "resource.k8s.io", "deviceclasses", "", true),
+        ("update", "lanemate.dev", "resourceclasses/status", "", true),
+        ("delete", "lanemate.dev", "resourceclasses", "", false),
+        ("watch", "lanemate.dev", "nodestates", "", true),
+        ("update", "lanemate.dev", "nodestates", "", false),
+        ("patch", "", "pods", "", true),
+        ("delete", "", "pods", "", true),
+        ("create", "", "pods", "", false),
+        ("create", "", "pods/binding", "", false),
+        ("patch", "", "pods/status", "", false),
+        ("watch", "", "nodes", "", true),
+        ("patch", "", "nodes", "", false),
+        ("get", "", "secrets", "", false),
+        ("patch", "events.k8s.io", "events", "", true),
+        ("update", "coordination.k8s.io", "leases", namespace, true),
+        ("update", "coordination.k8s.io", "leases", "kube-system", false),
+    ];
+    for (verb, group, resource, namespace, expected) in rows {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let review = serde_json::from_value(json!({"spec": {"user": user, "resourceAttributes": {
+            "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+            "namespace": namespace,
+        }}}))?;
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        let may = answer.status.unwrap().allowed;
+        assert_eq!(may, expected, "{verb} {group}/{resource}/{subresource} in {namespace:?}");
     }
     Ok(())
 }
