@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 pub mod change;
+pub mod classes;
 pub mod id;
 pub mod index;
 pub mod lease;
