@@ -9,6 +9,7 @@
 
 pub mod alike;
 pub mod block;
+pub mod capacity;
 pub mod evaluation;
 pub mod ledger;
 pub mod node;
