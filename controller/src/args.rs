@@ -63,7 +63,12 @@ pub struct ClusterArgs {
 #[command(next_help_heading = "Lease")]
 pub struct LeaseArgs {
     /// Namespace of the lease
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "lanemate-system")]
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        value_name = "NAMESPACE",
+        default_value = "lanemate-system"
+    )]
     pub lease_namespace: String,
     /// Name of the lease
     #[arg(long, value_name = "NAME", default_value = "lanemate-controller")]

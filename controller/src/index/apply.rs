@@ -60,7 +60,9 @@ impl Index {
                 None => self.nameless += 1,
             },
             Object::Node(node) => {
-                return NodeFacts::of(&node).map(|facts| self.apply_node(facts)).unwrap_or_default();
+                return NodeFacts::of(&node)
+                    .map(|facts| self.apply_node(facts))
+                    .unwrap_or_default();
             }
             Object::Slice(slice) => return self.devices.apply_slice(*slice),
             Object::DeviceClass(class) => self.classes.apply_device(*class),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, ResourceClaim, ResourceClaimConsumerReference,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use lanemate_api::names;
 use lanemate_driver::allocation::{DeviceId, device_of};
@@ -95,9 +97,11 @@ impl ClaimFacts {
 impl Grant {
     /// Reads an allocation.
     pub fn of(allocation: &AllocationResult) -> Self {
-        let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+        let results =
+            allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
         // Shares of a device do not take all of it, and no device of ours is shared.
-        let taken = results.clone().filter(|it| it.admin_access != Some(true) && it.share_id.is_none());
+        let taken =
+            results.clone().filter(|it| it.admin_access != Some(true) && it.share_id.is_none());
         let (ours, others): (Vec<DeviceId>, Vec<DeviceId>) =
             taken.map(device_of).partition(|(driver, _, _)| driver == names::DRIVER);
         Self {

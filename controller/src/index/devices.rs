@@ -139,10 +139,17 @@ impl Devices {
     }
 
     /// Reads the pools of a node anew. A node that is no Node object offers nothing: no pod can be there.
-    pub fn rebuild(&mut self, node: &str, view: Option<&NodeView>, holders: &Holders, now: Timestamp) {
+    pub fn rebuild(
+        &mut self,
+        node: &str,
+        view: Option<&NodeView>,
+        holders: &Holders,
+        now: Timestamp,
+    ) {
         for ours in [true, false] {
             let slices = self.published.of_node(node, ours);
-            let pools = Slices::new(&slices, |_| true).of_node(node, |selector| selects(selector, view));
+            let pools =
+                Slices::new(&slices, |_| true).of_node(node, |selector| selects(selector, view));
             let cluster = if ours { &mut self.ours } else { &mut self.others };
             let is_empty = pools.devices.is_empty() && pools.unusable.is_empty();
             if view.is_none() || is_empty {
@@ -185,8 +192,12 @@ impl Devices {
 
     /// Ends the rest of devices whose time has come; when the next one comes.
     pub fn expire(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let rested: Vec<DeviceId> =
-            self.resting.iter().filter(|(_, until)| **until <= now).map(|(it, _)| it.clone()).collect();
+        let rested: Vec<DeviceId> = self
+            .resting
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(it, _)| it.clone())
+            .collect();
         self.ours.set_resting(&rested, false);
         rested.iter().for_each(|device| drop(self.resting.remove(device)));
         self.resting.values().min().copied()

@@ -35,14 +35,24 @@ impl Holders {
     }
 
     /// Held devices of a pool.
-    pub fn of_pool<'a>(&'a self, driver: &str, pool: &'a str) -> impl Iterator<Item = &'a DeviceId> {
+    pub fn of_pool<'a>(
+        &'a self,
+        driver: &str,
+        pool: &'a str,
+    ) -> impl Iterator<Item = &'a DeviceId> {
         let from: DeviceId = (driver.to_owned(), pool.to_owned(), String::new());
         let devices = self.by_device.range(from.clone()..);
         devices.map(|(device, _)| device).take_while(move |it| it.0 == from.0 && it.1 == from.1)
     }
 
     /// Adds a holder.
-    pub fn hold(&mut self, device: &DeviceId, holder: Holder, words: &Arc<str>, cluster: &mut Cluster) {
+    pub fn hold(
+        &mut self,
+        device: &DeviceId,
+        holder: Holder,
+        words: &Arc<str>,
+        cluster: &mut Cluster,
+    ) {
         let holders = self.by_device.entry(device.clone()).or_default();
         holders.insert(holder, Arc::clone(words));
         self.bring_up_to_date(device, cluster);

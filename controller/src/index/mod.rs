@@ -31,13 +31,13 @@ use lanemate_driver::claim::Classes;
 use lanemate_driver::node_fit::{PodNeeds, Unfit};
 
 pub use self::claims::{ClaimFacts, Consumer, Grant};
-pub use self::devices::Presence;
-pub use self::holders::Holder;
-pub use self::nodes::NodeFacts;
-pub use self::pods::{ClaimName, PodClaim, PodFacts, Stage, Unscheduled};
 use self::classes::ClassObjects;
 use self::devices::Devices;
+pub use self::devices::Presence;
+pub use self::holders::Holder;
 use self::holders::Holders;
+pub use self::nodes::NodeFacts;
+pub use self::pods::{ClaimName, PodClaim, PodFacts, Stage, Unscheduled};
 use self::room::Room;
 use self::written::{ClaimOver, PodOver};
 use crate::change::Generations;
@@ -378,7 +378,9 @@ impl Index {
             Stage::Waiting => {
                 let placed = self.pods.get(&pod.id.uid).and_then(|entry| entry.over.as_ref());
                 let placed = placed.and_then(|over| over.node());
-                placed.or_else(|| pod.pinned_to.clone()).or_else(|| self.node_of_claims(&pod.id, pod))
+                placed
+                    .or_else(|| pod.pinned_to.clone())
+                    .or_else(|| self.node_of_claims(&pod.id, pod))
             }
         }
     }

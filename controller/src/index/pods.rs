@@ -145,10 +145,10 @@ fn owned(pod: &Pod) -> bool {
 }
 
 fn claims(pod: &Pod) -> Vec<PodClaim> {
-    let statuses = pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
-    let made: BTreeMap<&str, Option<&str>> = statuses
-        .map(|made| (made.name.as_str(), made.resource_claim_name.as_deref()))
-        .collect();
+    let statuses =
+        pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    let made: BTreeMap<&str, Option<&str>> =
+        statuses.map(|made| (made.name.as_str(), made.resource_claim_name.as_deref())).collect();
     let entries = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
     let name = |entry: &PodResourceClaim| match &entry.resource_claim_name {
         Some(name) => ClaimName::Named(name.clone()),
@@ -166,7 +166,8 @@ fn pinned_to(spec: &PodSpec) -> Option<String> {
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required =
         affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    let terms = required.map(|required| required.node_selector_terms.as_slice()).unwrap_or_default();
+    let terms =
+        required.map(|required| required.node_selector_terms.as_slice()).unwrap_or_default();
     let mut names = terms.iter().map(named_node);
     if let Some(Some(first)) = names.next()
         && names.all(|name| name == Some(first))

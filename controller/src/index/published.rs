@@ -135,12 +135,6 @@ impl Published {
         names.iter().filter_map(|name| self.slices.get(name)).map(|slice| slice.generation).max()
     }
 
-    /// The newest generation of a pool of ours.
-    pub fn newest(&self, pool: &str) -> Option<i64> {
-        let names = self.by_pool.get(&(names::DRIVER.to_owned(), pool.to_owned()))?;
-        names.iter().filter_map(|name| self.slices.get(name)).map(|slice| slice.generation).max()
-    }
-
     /// Adds, replaces or removes a rule.
     pub fn set_rule(&mut self, name: &str, rule: Option<DeviceTaintRule>) {
         match rule {
@@ -187,6 +181,9 @@ fn take<K: Ord>(index: &mut BTreeMap<K, BTreeSet<String>>, key: &K, name: &str) 
 }
 
 /// A selector that nobody can judge selects no node.
-pub fn selects(selector: &NodeSelector, view: Option<&lanemate_driver::node_fit::NodeView>) -> bool {
+pub fn selects(
+    selector: &NodeSelector,
+    view: Option<&lanemate_driver::node_fit::NodeView>,
+) -> bool {
     view.is_some_and(|view| lanemate_driver::node_fit::node_selector_matches(selector, view))
 }

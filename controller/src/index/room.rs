@@ -175,11 +175,6 @@ impl Room {
         self.namespaces.iter().cloned().collect()
     }
 
-    /// Names of all namespaces, for a reset.
-    pub fn namespaces(&self) -> Vec<String> {
-        self.namespaces.iter().cloned().collect()
-    }
-
     /// The first constraint of a pod that is not judged here.
     pub fn unmodelled(&self, needs: &PodNeeds) -> Option<String> {
         needs.unmodelled(&self.volumes)
@@ -190,7 +185,8 @@ impl Room {
         let empty = NodeLoad::default();
         let load = self.loads.get(&node.name).unwrap_or(&empty);
         let mut around = self.around.borrow_mut();
-        let is_known = |(version, of, _): &(u64, PodNeeds, Around)| *version == self.version && of == needs;
+        let is_known =
+            |(version, of, _): &(u64, PodNeeds, Around)| *version == self.version && of == needs;
         let known = match around.take().filter(is_known) {
             Some(known) => known,
             None => (self.version, needs.clone(), self.surroundings.around(needs)),

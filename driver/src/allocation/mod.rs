@@ -11,6 +11,7 @@
 pub mod alike;
 pub mod block;
 mod change_log;
+pub mod capacity;
 pub mod choose;
 pub mod evaluation;
 pub mod ledger;
