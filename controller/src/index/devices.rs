@@ -199,7 +199,7 @@ impl Devices {
             .map(|(it, _)| it.clone())
             .collect();
         self.ours.set_resting(&rested, false);
-        rested.iter().for_each(|device| drop(self.resting.remove(device)));
+        self.resting.retain(|_, until| *until > now);
         self.resting.values().min().copied()
     }
 

@@ -156,18 +156,6 @@ impl ClaimEntry {
     }
 }
 
-impl PodEntry {
-    fn shown(&self) -> &PodFacts {
-        self.shown.as_deref().unwrap_or(&self.seen)
-    }
-}
-
-impl ClaimEntry {
-    fn shown(&self) -> &ClaimFacts {
-        self.shown.as_deref().unwrap_or(&self.seen)
-    }
-}
-
 impl Index {
     /// Nothing is known yet. Generations of pools are noted for the writer.
     pub fn new(generations: Generations) -> Self {

@@ -10,8 +10,8 @@
 
 pub mod alike;
 pub mod block;
-mod change_log;
 pub mod capacity;
+mod change_log;
 pub mod choose;
 pub mod evaluation;
 pub mod ledger;
