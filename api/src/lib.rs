@@ -23,5 +23,7 @@ pub use locality::{Across, Locality, Within};
 pub use node_state::{NodeState, NodeStateStatus};
 pub use path_class::PathClass;
 pub use quantity::Quantity;
-pub use resource_class::{Member, ResourceClass, ResourceClassSpec, crd};
+pub use resource_class::{
+    Member, ReadyReason, ResourceClass, ResourceClassSpec, ResourceClassStatus, crd,
+};
 pub use validation::ValidationError;

@@ -1,6 +1,6 @@
 # The commands of hack/cluster and hack/control-plane. To be sourced; the caller sets $kind to its own name.
 
-for part in shell sweep binaries restart-kubelet; do
+for part in shell sweep isolation keys binaries components restart-kubelet; do
   # shellcheck source=/dev/null
   . "$repository_lib/$part.sh"
 done

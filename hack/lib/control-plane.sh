@@ -1,5 +1,8 @@
 # etcd, API server, controller manager and scheduler, inside the cluster's namespaces. To be sourced.
 
+# Requests per second that controller manager and scheduler may make: more for benchmarks, see --help.
+controller_manager_rate="${LANEMATE_CLUSTER_RATE:-300}" scheduler_rate="${LANEMATE_CLUSTER_RATE:-50}"
+
 # daemon NAME COMMAND…: its output goes to the log of that name, its end to the log of the cluster.
 daemon() {
   local name="$1"
@@ -7,9 +10,9 @@ daemon() {
   { "$@" >"$log/$name.log" 2>&1 </dev/null || say "$name ended with status $?"; } &
 }
 
-# answers URL: whether a server that the authority vouches for, or that serves itself, says yes.
-answers() {
-  curl --silent --fail --output /dev/null --max-time 5 --insecure --cert "$keys/admin.crt" --key "$keys/admin.key" "$1"
+# component NAME ARGUMENT…: a program of the control plane, started again whenever it ends.
+component() {
+  daemon "$1" keep "$@"
 }
 
 start_control_plane() {
@@ -20,13 +23,13 @@ start_control_plane() {
   kubeconfig controller-manager /CN=system:kube-controller-manager
   kubeconfig scheduler /CN=system:kube-scheduler
   # The state of a test needs no disk.
-  daemon etcd etcd --data-dir /run/lanemate/etcd --unsafe-no-fsync --log-level warn
+  component etcd --data-dir /run/lanemate/etcd --unsafe-no-fsync --log-level warn
   start_api_server
 }
 
 start_api_server() {
-  wait_for 60 "etcd to be healthy" "$log/etcd.log" answers http://127.0.0.1:2379/health
-  daemon kube-apiserver kube-apiserver --etcd-servers http://127.0.0.1:2379 \
+  wait_for 60 "etcd to be healthy" "$log/etcd.log" is_healthy etcd
+  component kube-apiserver --etcd-servers http://127.0.0.1:2379 \
     --bind-address 0.0.0.0 --secure-port 443 --advertise-address "$node_address" --service-cluster-ip-range 10.96.0.0/16 \
     --tls-cert-file "$keys/api-server.crt" --tls-private-key-file "$keys/api-server.key" --client-ca-file "$keys/ca.crt" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged \
@@ -36,22 +39,31 @@ start_api_server() {
     --kubelet-certificate-authority "$keys/ca.crt" --kubelet-preferred-address-types InternalIP
 }
 
-# Both end when the API server does not know their roles yet.
+# The last two end when the API server does not know their roles yet.
 finish_control_plane() {
-  wait_for 120 "the API server to be ready" "$log/kube-apiserver.log" answers "https://$node_address:443/readyz"
-  daemon kube-controller-manager kube-controller-manager --kubeconfig /run/lanemate/controller-manager.kubeconfig \
+  wait_for 120 "the API server to be ready" "$log/kube-apiserver.log" is_healthy kube-apiserver
+  component kube-controller-manager \
+    --kubeconfig /run/lanemate/controller-manager.kubeconfig \
     --authentication-kubeconfig /run/lanemate/controller-manager.kubeconfig \
     --authorization-kubeconfig /run/lanemate/controller-manager.kubeconfig \
     --bind-address 127.0.0.1 --leader-elect=false --use-service-account-credentials --root-ca-file "$keys/ca.crt" \
-    --service-account-private-key-file "$keys/service-accounts.key" --kube-api-qps 300 --kube-api-burst 300 \
+    --service-account-private-key-file "$keys/service-accounts.key" \
+    --kube-api-qps "$controller_manager_rate" --kube-api-burst "$controller_manager_rate" \
     --node-monitor-grace-period 24h # Nodes that a test makes by hand have no kubelet to keep them ready.
-  daemon kube-scheduler kube-scheduler --kubeconfig /run/lanemate/scheduler.kubeconfig \
+  cat >/run/lanemate/scheduler.yaml <<YAML
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: /run/lanemate/scheduler.kubeconfig, qps: $scheduler_rate, burst: $((2 * scheduler_rate))}
+YAML
+  component kube-scheduler --config /run/lanemate/scheduler.yaml \
     --authentication-kubeconfig /run/lanemate/scheduler.kubeconfig \
-    --authorization-kubeconfig /run/lanemate/scheduler.kubeconfig --bind-address 127.0.0.1 --leader-elect=false
-  wait_for 60 "the controller manager to be healthy" "$log/kube-controller-manager.log" answers https://127.0.0.1:10257/healthz
-  wait_for 60 "the scheduler to be healthy" "$log/kube-scheduler.log" answers https://127.0.0.1:10259/healthz
+    --authorization-kubeconfig /run/lanemate/scheduler.kubeconfig --bind-address 127.0.0.1
+  wait_for 60 "the controller manager to be healthy" "$log/kube-controller-manager.log" is_healthy kube-controller-manager
+  wait_for 60 "the scheduler to be healthy" "$log/kube-scheduler.log" is_healthy kube-scheduler
   # The node authorizer can lag by seconds on a busy machine, and kubelet then waits as long before it tries a pod again.
   kubectl create clusterrolebinding nodes-by-role --clusterrole system:node --group system:nodes
-  kubectl apply -f "$repository/deploy/crds" -f "$repository/deploy/deviceclasses.yaml"
+  kubectl apply -f "$repository/deploy/crds" -f "$repository/deploy/deviceclasses.yaml" -f "$repository/deploy/rbac" \
+    -f "$repository/deploy/admission"
   wait_for 60 "the default service account" "$log/kube-controller-manager.log" kubectl get serviceaccount default
 }

@@ -14,11 +14,14 @@ in network, mount and process namespaces of their own. Several can run side by s
   status [NAME]           say whether it runs, with its nodes; status 1 when it does not
   run [NAME] -- COMMAND…  run a command in its namespaces, with KUBECONFIG and PATH set
   with [NAME] -- COMMAND… start it, run a command in its namespaces, stop it; it also ends when this process is killed
+  VERB [NAME] COMPONENT   restart, kill (SIGKILL; it starts again), stop, start, pause or resume one of etcd, kube-apiserver,
+                          kube-controller-manager, kube-scheduler; returns when what shall run is healthy
 TEXT
   [ "$kind" = control-plane ] || echo "  restart-kubelet [NAME]  stop kubelet and wait until another one is at work"
   cat <<TEXT
 
 Programs are built from test/cluster/go.mod into target/cluster/bin, or taken from LANEMATE_CLUSTER_BIN.
+With LANEMATE_CLUSTER_RATE, controller manager and scheduler may make so many requests per second (else 300 and 50).
 With LANEMATE_CLUSTER_OWNER, a process id, \`up\` starts what ends when that process does. More: docs/dev/cluster.md.
 TEXT
 }
@@ -43,6 +46,14 @@ with() {
 dispatch() {
   local command="${1:---help}"
   shift || true
+  local component='' verb=''
+  case "$command" in
+    restart | kill | stop | start | pause | resume | treat-inside)
+      [ $# -gt 0 ] || fail "expected hack/$kind $command [NAME] COMPONENT"
+      component="${*: -1}"
+      set -- "${@:1:$#-1}"
+      ;;
+  esac
   name="$kind"
   if [ $# -gt 0 ] && [ "$1" != -- ]; then
     name="$1"
@@ -51,6 +62,10 @@ dispatch() {
   [[ "$name" =~ ^[a-z0-9][a-z0-9-]{0,30}$ ]] || fail "the name $name: expected up to 31 of a-z, 0-9 and -"
   logs="$cluster_target/log/$name"
   case "$command" in
+    treat-inside)
+      verb="$1"
+      shift
+      ;;
     run | with)
       { [ "${1:-}" = -- ] && [ $# -gt 1 ]; } || fail "expected hack/$kind $command [NAME] -- COMMAND…"
       shift
@@ -66,6 +81,8 @@ dispatch() {
     status) status ;;
     run) inside "$@" ;;
     with) with "$@" ;;
+    restart | kill | stop | start | pause | resume) inside "$0" treat-inside "$name" "$command" "$component" ;;
+    treat-inside) treat "$verb" "$component" ;;
     restart-kubelet)
       [ "$kind" = cluster ] || fail "a control plane has no kubelet"
       inside "$0" restart-kubelet-inside "$name"

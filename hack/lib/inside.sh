@@ -3,7 +3,7 @@
 # inside.sh KIND DIRECTORY LOG CGROUP
 set -euo pipefail
 here="$(dirname "${BASH_SOURCE[0]}")"
-for part in shell sweep isolation keys control-plane image node; do
+for part in shell sweep isolation keys components control-plane image node; do
   # shellcheck source=/dev/null
   . "$here/$part.sh"
 done

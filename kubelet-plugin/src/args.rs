@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
+use lanemate_runtime::telemetry::logging::LogFormat;
 
 /// The whole command line. What clap cannot check alone is checked by [`crate::settings`].
 #[derive(Debug, Parser)]
@@ -177,16 +178,6 @@ pub enum Mode {
     Controller,
     /// kube-scheduler, by the attributes of the devices
     Scheduler,
-}
-
-/// Form of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One object a line
-    #[default]
-    Json,
-    /// For people
-    Text,
 }
 
 /// `90s`, `5m`, `1h30m`; zero and less is refused, as nothing would wait.

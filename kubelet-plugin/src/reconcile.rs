@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use lanemate_runtime::random::jittered;
+use lanemate_runtime::shutdown::Stop;
 
 use crate::claim_id::ClaimId;
 use crate::kubernetes::claims::{Claims, Lookup};
-use crate::random::jittered;
-use crate::shutdown::Stop;
 use crate::state::{Fate, Reconciled, State};
 
 /// Claims that are read at once.
@@ -131,13 +131,13 @@ fn tell(reconciled: &Reconciled, claims: usize, unknown: usize) {
 
 #[cfg(test)]
 mod tests {
+    use lanemate_runtime::client::connect;
     use lanemate_test_api::{Fault, TestApi};
     use serde_json::json;
     use tokio::sync::mpsc;
 
     use super::*;
     use crate::fake_state::channel;
-    use crate::kubernetes::client::connect;
     use crate::state::Question;
 
     const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/";

@@ -17,6 +17,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use lanemate_driver::files::Roots;
+use lanemate_runtime::client::{Connection, connect};
+use lanemate_runtime::random::jittered;
+use lanemate_runtime::shutdown::{Signals, Stop, TaskError, Tasks};
+use lanemate_runtime::telemetry::{logging, metrics_server, process};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -24,20 +28,17 @@ use tokio::time::timeout;
 use crate::args::{Cli, Command};
 use crate::grpc::{self, Registration, SocketPaths};
 use crate::kubernetes::claims::Claims;
-use crate::kubernetes::client::{Connection, connect};
 use crate::kubernetes::events::{self, Events};
 use crate::kubernetes::node_state;
 use crate::kubernetes::slices::publisher::{self, Published, Publisher};
 use crate::machine_source::MachineSource;
-use crate::random::jittered;
 use crate::reconcile::{Next, Reconciler};
 use crate::service::Service;
 use crate::settings::{self, Settings};
-use crate::shutdown::{Signals, Stop, TaskError, Tasks};
 use crate::state::{self, State};
 use crate::telemetry::health::{self, Health, Readiness};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::{logging, metrics_server, probe, process};
+use crate::telemetry::probe;
 
 /// Between two looks for files that others may have removed…
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
@@ -155,7 +156,7 @@ impl Plugin {
         let connection = connect(settings.kubeconfig.as_deref()).await?;
         let mut registry = Registry::default();
         let metrics = Metrics::new(&mut registry);
-        process::register(&mut registry);
+        process::register(&mut registry, "lanemate_plugin");
         let (events, told) = Events::channel();
         let machine = std::mem::take(&mut settings.machine);
         let directory = &settings.directories.metadata;

@@ -18,6 +18,8 @@ use lanemate_driver::attribute::AttributeValue;
 use lanemate_driver::ids::Kind;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::prepare::PreparedDevice;
+use lanemate_runtime::random;
+use lanemate_runtime::shutdown::Stop;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
@@ -25,8 +27,6 @@ use crate::claim_id::ClaimId;
 use crate::grpc::ClaimServer;
 use crate::kubernetes::claims::{Claims, Lookup, LookupError};
 use crate::kubernetes::events::{About, Events};
-use crate::random;
-use crate::shutdown::Stop;
 use crate::state::{Consumer, Fetched, PrepareError, Prepared, State, Ticket, UnprepareError};
 use crate::telemetry::metrics::{Metrics, Operation, Outcome};
 

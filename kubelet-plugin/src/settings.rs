@@ -13,9 +13,10 @@ use lanemate_api::validation::format::{is_dns_subdomain, is_hyphenated};
 use lanemate_driver::config::Config;
 use lanemate_driver::resource_slice::Mode;
 use lanemate_driver::topology::Override;
+use lanemate_runtime::telemetry::logging::{self, LogSettings};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{self, Cli, DirectoryArgs, LogFormat, NodeArgs, OfferArgs, TelemetryArgs};
+use crate::args::{self, Cli, DirectoryArgs, NodeArgs, OfferArgs, TelemetryArgs};
 
 /// Longest path of a socket: `sun_path` has 108 bytes, one of which ends it.
 const MAX_SOCKET_BYTES: usize = 107;
@@ -90,15 +91,6 @@ pub struct Directories {
     pub cdi: PathBuf,
     /// Metadata files, as containers get them mounted.
     pub metadata: PathBuf,
-}
-
-/// The log.
-#[derive(Debug, Default)]
-pub struct LogSettings {
-    /// One JSON object, or one line of text.
-    pub format: LogFormat,
-    /// What is told.
-    pub filter: EnvFilter,
 }
 
 /// All that is wrong with the command line.
@@ -323,12 +315,7 @@ impl Mistakes {
     }
 
     fn log(&mut self, args: &TelemetryArgs) -> LogSettings {
-        let mut filter = args.log_level.clone();
-        // Its failed requests are told by those who made them, with what they were for.
-        if !filter.contains("kube_client") {
-            filter.push_str(",kube_client::client::builder=off");
-        }
-        let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| {
+        let filter = logging::filter(&args.log_level).unwrap_or_else(|| {
             let expected = "expected error, warn, info, debug or trace, or a list such as \
                             info,lanemate_kubelet_plugin=debug";
             self.add("--log-level", &args.log_level, expected);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::CommandFactory;
 use lanemate_kubelet_plugin::args::Cli;
 use lanemate_kubelet_plugin::telemetry::metrics::{Metrics, Operation, Outcome};
-use lanemate_kubelet_plugin::telemetry::{health, probe, process};
+use lanemate_kubelet_plugin::telemetry::{health, probe};
+use lanemate_runtime::telemetry::process;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -60,7 +61,7 @@ fn every_metric_stands_in_the_page() {
     metrics.records("Prepared", 1);
     metrics.reconciled("kept");
     metrics.slice_write("created");
-    process::register(&mut registry);
+    process::register(&mut registry, "lanemate_plugin");
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

@@ -147,6 +147,20 @@ pub fn refuse<'n>(
     Refusal { reason: refusal::in_short(&name, &told, candidates.len()), failed }
 }
 
+/// What one node answers to a problem, and why not in words.
+pub fn judge(
+    cluster: &Cluster,
+    evaluations: &mut Evaluations,
+    problem: &Problem,
+    name: &str,
+    steps: u32,
+) -> (Answer, Option<String>) {
+    let node = cluster.node(name);
+    let answer = node.map_or(Answer::Empty, |node| answer(evaluations, problem, steps, node).0);
+    let reason = refusal::of_answer(problem, cluster, name, &answer);
+    (answer, reason)
+}
+
 fn answer(
     evaluations: &mut Evaluations,
     problem: &Problem,
@@ -255,5 +269,31 @@ impl Ranking {
             self.spent.insert(Arc::clone(name));
         }
         self.places.insert(Arc::clone(name), place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::cluster::{claim_value, classes, cluster, parse, switches};
+
+    #[test]
+    fn the_shape_used_longest_ago_is_forgotten_first() {
+        let cluster = cluster(&[("n", switches(1, 1, 1))]);
+        let value = claim_value("c", &[("g", "gpu.lanemate.dev", 1)]);
+        let claim = parse(value, &mut classes(&[])).unwrap();
+        let problem = Problem::new(&[&claim]).unwrap();
+        let mut evaluations = Evaluations::default();
+        let mut ask = |steps| {
+            let choice = choose(&cluster, &mut evaluations, &problem, &mut |_| true, steps);
+            assert!(choice.chosen.is_some());
+            evaluations.rankings.kept.iter().map(|kept| kept.shape.steps).collect::<Vec<_>>()
+        };
+        let most = u32::try_from(MAX_RANKINGS).unwrap();
+        (100..100 + most).for_each(|steps| drop(ask(steps)));
+        assert_eq!(ask(100).len(), MAX_RANKINGS, "it is known");
+        let kept = ask(1000);
+        assert_eq!(kept.len(), MAX_RANKINGS);
+        assert_eq!((kept.first(), kept.contains(&100)), (Some(&102), true));
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod alike;
 pub mod block;
+pub mod capacity;
 mod change_log;
 pub mod choose;
 pub mod evaluation;
@@ -27,7 +28,7 @@ pub mod solve;
 pub mod state;
 pub mod supply;
 
-pub use choose::{Choice, Refusal, choose, refuse};
+pub use choose::{Choice, Refusal, choose, judge, refuse};
 pub use evaluation::Evaluations;
 pub use node::{Answer, Candidate, Decision, Rank, decide};
 pub use problem::Problem;

@@ -5,6 +5,7 @@ use super::{Around, NodeLoad, NodeView, PodNeeds, Unfit, Volumes, unfit};
 /// Says whether the pod may run on the node beside what runs there, or the first reason why not. `around` is that of
 /// the pod ([`super::Surroundings::around`]), and the pod itself is in none of the sums.
 ///
+/// A pod that is bound already is in the sums, and judged as [`super::fits`] does.
 /// Stricter than kube-scheduler in one thing: a node that reports itself not ready is refused before its taint comes.
 /// What [`PodNeeds::unmodelled`] names is not judged.
 pub fn fits_fully(
@@ -15,7 +16,10 @@ pub fn fits_fully(
     volumes: &Volumes,
 ) -> Result<(), Unfit> {
     pod.node_wishes().met_by(node)?;
-    if node.ready == Some(false) && pod.node_name.is_none() {
+    if pod.node_name.is_some() {
+        return Ok(());
+    }
+    if node.ready == Some(false) {
         return Err(unfit("the node is not ready".to_owned()));
     }
     load.leaves_room(pod, node)?;

@@ -9,6 +9,7 @@
 //!            `--> Surroundings::around --> Around ----^
 //! ```
 
+pub mod foreign_claims;
 pub mod full;
 pub mod load;
 pub mod needs;
@@ -26,6 +27,7 @@ use k8s_openapi::api::core::v1::{
 };
 use lanemate_api::Quantity;
 
+pub use foreign_claims::{ForeignClaims, ForeignFit, NotJudged};
 pub use full::fits_fully;
 pub use load::NodeLoad;
 pub use needs::PodNeeds;

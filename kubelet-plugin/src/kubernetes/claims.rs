@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Resource};
+use lanemate_runtime::call::{CallError, call};
+use lanemate_runtime::client::Connection;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::call::{CallError, call};
-use super::client::Connection;
 use crate::claim_id::ClaimId;
 use crate::state::Consumer;
 
@@ -138,7 +138,7 @@ impl Claims {
             let asked = call(|| deed.to_owned(), objects.get(name));
             let answer = match tokio::time::timeout_at(until, asked).await {
                 Ok(answer) => answer,
-                Err(_) => Err(CallError::TimedOut { deed: deed.to_owned() }),
+                Err(_) => Err(CallError::TimedOut { deed: deed.to_owned(), within: TOTAL }),
             };
             let error = match answer {
                 Ok(found) => return Ok(Some(found)),

@@ -3,8 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client};
-
-use super::call::{CallError, call};
+use lanemate_runtime::call::{CallError, call};
 
 /// A reference to the Node as it is now. A Node that was made again has another UID, and objects
 /// that name the old one are removed.

@@ -13,12 +13,14 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client};
 use lanemate_api::node_state::{ClaimRef, HeldClaim, MAX_HELD, NodeState, NodeStateStatus};
+use lanemate_runtime::backoff::{Backoff, spread};
+use lanemate_runtime::call::{CallError, call};
+use lanemate_runtime::shutdown::{InputEnded, told_to_end};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::backoff::{Backoff, spread};
-use super::call::{CallError, call, change};
-use super::{TaskError, as_plugin, node, told_to_end};
+use super::change::change;
+use super::{as_plugin, node};
 use crate::fault::Point;
 use crate::state::Held;
 
@@ -63,7 +65,7 @@ pub async fn run(
     node: String,
     mut held: watch::Receiver<Arc<Vec<Held>>>,
     mut shutdown: watch::Receiver<bool>,
-) -> Result<(), TaskError> {
+) -> Result<(), InputEnded> {
     let states = Api::all(client.clone());
     let mut publisher =
         Publisher { client, states, node, stored: None, owner: None, is_missing_told: false };
@@ -77,7 +79,7 @@ pub async fn run(
             () = told_to_end(&mut shutdown) => return Ok(()),
             () = tokio::time::sleep_until(due) => {}
             changed = held.changed() => {
-                changed.map_err(|_| TaskError::InputEnded { task: "nodestates", input: "held claims" })?;
+                changed.map_err(|_| InputEnded { task: "nodestates", input: "held claims" })?;
                 due = due.min(Instant::now() + GATHER).max(not_before);
                 is_changed = true;
                 continue;

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use lanemate_driver::testing::facts;
+use lanemate_runtime::client::connect;
+use lanemate_runtime::shutdown::Tasks;
 use lanemate_test_api::{Fault, TestApi};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -12,9 +14,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::fake_state::channel;
-use crate::kubernetes::client::connect;
 use crate::kubernetes::events::Event;
-use crate::shutdown::Tasks;
 use crate::state::Question;
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/four";

@@ -8,13 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State as Shared;
-use axum::http::StatusCode;
-use axum::routing::get;
+use lanemate_runtime::telemetry::{answer, health};
 use tokio::net::UnixListener;
 
-use super::answer;
 use crate::grpc::Registration;
 use crate::state::{Settings, State};
 
@@ -45,8 +41,6 @@ pub struct Health {
     patience: Duration,
 }
 
-type Answer = (StatusCode, String);
-
 impl Readiness {
     /// What kubelet says of the registration.
     pub fn set_registration(&self, said: Registration) {
@@ -64,18 +58,19 @@ impl Health {
     pub fn new(state: State, readiness: Readiness, patience: Duration) -> Self {
         Self { state, readiness, patience }
     }
+}
 
-    async fn live(&self) -> Result<(), String> {
+impl health::Health for Health {
+    async fn stuck(&self) -> Vec<String> {
         match self.state.is_responsive(self.patience).await {
-            true => Ok(()),
-            false => Err(format!("the state thread has not answered for {:?}", self.patience)),
+            true => Vec::new(),
+            false => vec![format!("the state thread has not answered for {:?}", self.patience)],
         }
     }
 
-    /// What is missing, one line each.
     async fn missing(&self) -> Vec<String> {
         let reached = &self.readiness.0;
-        let mut missing: Vec<String> = self.live().await.err().into_iter().collect();
+        let mut missing = self.stuck().await;
         let said = reached.registration.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match said {
             Registration::Registered => {}
@@ -133,27 +128,8 @@ pub async fn serve(
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let socket = listener.local_addr()?;
-    let router = Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .with_state(health);
-    answer(listener, router, stopped).await?;
+    answer(listener, health::routes(health), stopped).await?;
     socket.as_pathname().map_or(Ok(()), remove)
-}
-
-async fn healthz(Shared(health): Shared<Health>) -> Answer {
-    said(health.live().await.err().into_iter().collect())
-}
-
-async fn readyz(Shared(health): Shared<Health>) -> Answer {
-    said(health.missing().await)
-}
-
-fn said(missing: Vec<String>) -> Answer {
-    match missing.is_empty() {
-        true => (StatusCode::OK, "ok\n".to_owned()),
-        false => (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n"),
-    }
 }
 
 fn remove(socket: &Path) -> io::Result<()> {

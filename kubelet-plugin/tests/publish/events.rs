@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::events::v1::Event;
 use lanemate_kubelet_plugin::claim_id::ClaimId;
-use lanemate_kubelet_plugin::kubernetes::TaskError;
 use lanemate_kubelet_plugin::kubernetes::events::{self, About, Events};
+use lanemate_runtime::shutdown::InputEnded;
 use lanemate_test_api::{Fault, TestApi};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,7 +13,7 @@ use crate::harness::{api, client};
 const OF_CLAIMS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
 const OF_NODES: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
-async fn start(api: &TestApi) -> (Events, watch::Sender<bool>, JoinHandle<Result<(), TaskError>>) {
+async fn start(api: &TestApi) -> (Events, watch::Sender<bool>, JoinHandle<Result<(), InputEnded>>) {
     let (tell, told) = Events::channel();
     let (shutdown, ending) = watch::channel(false);
     let task = tokio::spawn(events::run(client(api).await, "n1".to_owned(), told, ending));

@@ -8,10 +8,10 @@ use lanemate_driver::inventory::Policy;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::resource_slice::Mode;
 use lanemate_driver::testing::facts;
-use lanemate_kubelet_plugin::kubernetes::TaskError;
-use lanemate_kubelet_plugin::kubernetes::client::{Connection, connect};
 use lanemate_kubelet_plugin::kubernetes::slices::publisher::{self, Published, Publisher};
 use lanemate_kubelet_plugin::telemetry::metrics::Metrics;
+use lanemate_runtime::client::{Connection, connect};
+use lanemate_runtime::shutdown::InputEnded;
 use lanemate_test_api::{RESOURCE_SLICES, TestApi};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ pub struct Running {
     pub mode: watch::Sender<Mode>,
     pub published: watch::Receiver<Published>,
     shutdown: watch::Sender<bool>,
-    task: JoinHandle<Result<(), TaskError>>,
+    task: JoinHandle<Result<(), InputEnded>>,
 }
 
 /// A fake with Nodes of these names.

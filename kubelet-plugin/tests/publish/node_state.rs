@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use lanemate_api::NodeState;
 use lanemate_kubelet_plugin::claim_id::ClaimId;
-use lanemate_kubelet_plugin::kubernetes::{TaskError, node_state};
+use lanemate_kubelet_plugin::kubernetes::node_state;
 use lanemate_kubelet_plugin::state::{Held, HeldState};
+use lanemate_runtime::shutdown::InputEnded;
 use lanemate_test_api::{Fault, NODE_STATES, NODES, TestApi};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use crate::harness::{api, client, put_node};
 struct Running {
     held: watch::Sender<Arc<Vec<Held>>>,
     shutdown: watch::Sender<bool>,
-    task: JoinHandle<Result<(), TaskError>>,
+    task: JoinHandle<Result<(), InputEnded>>,
 }
 
 async fn start(api: &TestApi) -> Running {

@@ -16,6 +16,9 @@ pub enum Fault {
     TooManyRequests(u32),
     /// The answer comes late; what was asked is done at once.
     Hang(Duration),
+    /// What was asked is done only after this time, also when nobody waits for the answer any more: a
+    /// write that the API server has taken, and that commits late.
+    Late(Duration),
     /// The connection is closed without an answer; nothing is done.
     Drop,
     /// What was asked is done, and the connection is closed without an answer.
@@ -25,7 +28,7 @@ pub enum Fault {
     DropFields(Vec<&'static str>),
     /// A watch is told that its resourceVersion is too old; another request gets the status 410.
     Gone,
-    /// A watch is taken and nothing is ever sent on it.
+    /// Nothing is ever sent, and nothing is done.
     Silent,
 }
 

@@ -1,10 +1,10 @@
 //! A small API server in the process, for faults that the real one cannot be made to show.
 //!
 //! It is a fake: it keeps JSON objects by path, gives each write a resourceVersion and refuses what
-//! is stale, and it knows nothing of schemas, subresources, finalizers, admission, authorization or garbage
-//! collection. What
-//! an API server does on its own must be tested against a real one. Here one can have a request
-//! answered with an error, late, never, or with fields dropped, and can count the requests.
+//! is stale, and it knows nothing of schemas, finalizers, admission, authorization or garbage collection. Of
+//! subresources it has `/status`, of patches what its own tests use. What an API server does on its own must be
+//! tested against a real one. Here one can have a request answered with an error, late, never, or with fields
+//! dropped, done late, and can count and read the requests.
 //!
 //! ```text
 //! request -> log -> fault? -> store -> answer
@@ -53,6 +53,7 @@ pub struct TestApi {
 pub(crate) struct Shared {
     pub(crate) store: Mutex<Store>,
     pub(crate) log: Mutex<Vec<Logged>>,
+    pub(crate) written: Mutex<Vec<Written>>,
     pub(crate) faults: Faults,
     /// The newest resourceVersion: wakes watches and waiting tests.
     pub(crate) newest: tokio::sync::watch::Sender<u64>,
@@ -67,6 +68,14 @@ pub struct Logged {
     pub path: String,
 }
 
+/// A request that met no status, no closed connection and no silence, with its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) body: Value,
+}
+
 impl TestApi {
     /// Starts a server on a free port of the loopback interface.
     ///
@@ -79,6 +88,7 @@ impl TestApi {
         let shared = Arc::new(Shared {
             store: Mutex::default(),
             log: Mutex::default(),
+            written: Mutex::default(),
             faults: Faults::default(),
             newest,
         });
@@ -155,6 +165,14 @@ impl TestApi {
     pub fn count(&self, method: &str, prefix: &str) -> usize {
         let log = lock(&self.shared.log);
         log.iter().filter(|entry| entry.method == method && entry.path.starts_with(prefix)).count()
+    }
+
+    /// The bodies of the requests with a method and a path with a prefix, oldest first; those that were
+    /// refused by a fault before they were read are missing.
+    pub fn bodies(&self, method: &str, prefix: &str) -> Vec<Value> {
+        let written = lock(&self.shared.written);
+        let is_it = |entry: &&Written| entry.method == method && entry.path.starts_with(prefix);
+        written.iter().filter(is_it).map(|entry| entry.body.clone()).collect()
     }
 
     /// Waits until a question about this server is answered by yes, and returns the answer.

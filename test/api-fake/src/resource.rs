@@ -9,35 +9,74 @@ pub(crate) struct Resource {
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
     pub(crate) is_namespaced: bool,
+    /// Writes of the object leave the status as it is, and writes of `/status` the rest.
+    pub(crate) has_status: bool,
 }
 
-const RESOURCES: [Resource; 6] = [
+const RESOURCES: [Resource; 9] = [
     Resource {
         api_version: "resource.k8s.io/v1",
         kind: "ResourceClaim",
         plural: "resourceclaims",
         is_namespaced: true,
+        has_status: true,
     },
     Resource {
         api_version: "resource.k8s.io/v1",
         kind: "ResourceSlice",
         plural: "resourceslices",
         is_namespaced: false,
+        has_status: false,
+    },
+    Resource {
+        api_version: "resource.k8s.io/v1",
+        kind: "DeviceClass",
+        plural: "deviceclasses",
+        is_namespaced: false,
+        has_status: false,
+    },
+    Resource {
+        api_version: "lanemate.dev/v1alpha1",
+        kind: "ResourceClass",
+        plural: "resourceclasses",
+        is_namespaced: false,
+        has_status: true,
+    },
+    Resource {
+        api_version: "coordination.k8s.io/v1",
+        kind: "Lease",
+        plural: "leases",
+        is_namespaced: true,
+        has_status: false,
     },
     Resource {
         api_version: "lanemate.dev/v1alpha1",
         kind: "NodeState",
         plural: "nodestates",
         is_namespaced: false,
+        has_status: false,
     },
     Resource {
         api_version: "events.k8s.io/v1",
         kind: "Event",
         plural: "events",
         is_namespaced: true,
+        has_status: false,
     },
-    Resource { api_version: "v1", kind: "Node", plural: "nodes", is_namespaced: false },
-    Resource { api_version: "v1", kind: "Pod", plural: "pods", is_namespaced: true },
+    Resource {
+        api_version: "v1",
+        kind: "Node",
+        plural: "nodes",
+        is_namespaced: false,
+        has_status: true,
+    },
+    Resource {
+        api_version: "v1",
+        kind: "Pod",
+        plural: "pods",
+        is_namespaced: true,
+        has_status: true,
+    },
 ];
 
 /// What a path names.
@@ -48,6 +87,8 @@ pub(crate) struct Target {
     pub(crate) namespace: Option<String>,
     /// Absent: the collection.
     pub(crate) name: Option<String>,
+    /// The status of the object alone.
+    pub(crate) is_status: bool,
 }
 
 impl Target {
@@ -63,9 +104,10 @@ impl Target {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
             rest => (None, rest),
         };
-        let (plural, name) = match rest {
-            [plural] => (plural, None),
-            [plural, name] => (plural, Some(*name)),
+        let (plural, name, is_status) = match rest {
+            [plural] => (plural, None, false),
+            [plural, name] => (plural, Some(*name), false),
+            [plural, name, "status"] => (plural, Some(*name), true),
             _ => return None,
         };
         let is_it = |resource: &&Resource| {
@@ -73,11 +115,13 @@ impl Target {
                 && resource.plural == *plural
                 && (resource.is_namespaced || namespace.is_none())
                 && (!resource.is_namespaced || namespace.is_some() || name.is_none())
+                && (resource.has_status || !is_status)
         };
         Some(Self {
             resource: RESOURCES.iter().find(is_it)?,
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),
+            is_status,
         })
     }
 
@@ -93,6 +137,7 @@ impl Target {
             resource,
             namespace: if resource.is_namespaced { Some(namespace?) } else { None },
             name: Some(text("/metadata/name")?.to_owned()),
+            is_status: false,
         })
     }
 

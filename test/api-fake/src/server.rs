@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::resource::Target;
 use crate::store::{Refusal, Write};
 use crate::watch::{self, Watch};
-use crate::{Logged, Shared, lock};
+use crate::{Logged, Shared, Written, lock};
 
 /// The API server takes 3 MiB.
 const MAX_BODY: usize = 3 << 20;
@@ -64,7 +64,14 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     };
     let response = match read(request, query).await {
         Ok(asked) if is_watch => start_watch(&shared, asked),
-        Ok(asked) => act(&shared, asked, dropped).map(|found| Json(found).into_response()),
+        Ok(asked) => {
+            let written = Written { method, path, body: asked.body.clone() };
+            lock(&shared.written).push(written);
+            if let Some(Fault::Late(time)) = fault {
+                return late(&shared, asked, time).await;
+            }
+            act(&shared, asked, dropped).map(|found| Json(found).into_response())
+        }
         Err(refusal) => Err(refusal),
     };
     shared.tell();
@@ -74,6 +81,21 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         _ => {}
     }
     response.unwrap_or_else(|refusal| refuse(&refusal))
+}
+
+/// Does what was asked after a time; the task outlives the connection.
+async fn late(shared: &Arc<Shared>, asked: Asked, time: Duration) -> Response {
+    let shared = Arc::clone(shared);
+    let acting = tokio::spawn(async move {
+        tokio::time::sleep(time).await;
+        let done = act(&shared, asked, &[]);
+        shared.tell();
+        done
+    });
+    let done = acting
+        .await
+        .unwrap_or_else(|error| Err(Refusal::new(500, "InternalError", error.to_string())));
+    done.map_or_else(|refusal| refuse(&refusal), |found| Json(found).into_response())
 }
 
 /// Ends the task of this connection, which closes it. No panic message is printed.

@@ -163,6 +163,14 @@ impl Store {
         dropped.iter().for_each(|pointer| drop_field(&mut object, pointer));
         object["apiVersion"] = json!(target.resource.api_version);
         object["kind"] = json!(target.resource.kind);
+        if target.is_status {
+            let status = object.get("status").cloned();
+            object = old.clone();
+            set(&mut object, "status", status);
+        } else if target.resource.has_status {
+            set(&mut object, "status", old.get("status").cloned());
+        }
+        check_allocation(&path, &old, &object)?;
         keep_identity(&mut object, &old);
         fill_in(&mut object);
         if object == old {
@@ -171,9 +179,13 @@ impl Store {
         Ok(self.store(path, "MODIFIED", object))
     }
 
-    /// A JSON merge patch.
+    /// A JSON merge patch; a strategic one with `$patch: delete` in its lists, of which it knows
+    /// that entries are told apart by `name`, and no more: other lists are replaced.
     pub(crate) fn patch(&mut self, target: &Target, patch: &Value) -> Result<Value, Refusal> {
-        let mut object = self.find(target)?;
+        let old = self.find(target)?;
+        check_precondition(&target.path(), &old, patch, "/metadata/resourceVersion")?;
+        check_precondition(&target.path(), &old, patch, "/metadata/uid")?;
+        let mut object = old;
         merge(&mut object, patch);
         self.replace(target, Write { object, dropped: &[] })
     }
@@ -220,6 +232,18 @@ impl Store {
         if self.history.len() > HISTORY {
             self.oldest = self.history.remove(0).version;
         }
+    }
+}
+
+/// An allocation can be set and cleared, and nothing else.
+fn check_allocation(path: &str, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let of = |object: &Value| object.pointer("/status/allocation").cloned();
+    match (of(old), of(new)) {
+        (Some(old), Some(new)) if old != new => {
+            let message = format!("{path}: status.allocation: field is immutable");
+            Err(Refusal::new(422, "Invalid", message))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -290,10 +314,21 @@ fn merge(object: &mut Value, patch: &Value) {
         *object = Value::Object(Map::new());
     }
     for (field, value) in patch {
-        if value.is_null() {
+        let deleted = deleted_names(value);
+        if !deleted.is_empty() {
+            if let Some(Value::Array(entries)) = object.get_mut(field) {
+                entries.retain(|entry| !deleted.contains(&&entry["name"]));
+            }
+        } else if value.is_null() {
             remove(object, field);
         } else {
             merge(&mut object[field.as_str()], value);
         }
     }
+}
+
+/// The names of the entries that a strategic merge patch deletes from a list.
+fn deleted_names(value: &Value) -> Vec<&Value> {
+    let entries = value.as_array().into_iter().flatten();
+    entries.filter(|entry| entry["$patch"] == "delete").map(|entry| &entry["name"]).collect()
 }

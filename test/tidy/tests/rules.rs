@@ -73,8 +73,11 @@ fn functions_are_short() {
 
 #[test]
 fn imports_go_from_the_rim_to_the_core() {
-    let order =
-        [&["lanemate-api"][..], &["lanemate-driver"], &["lanemate", "lanemate-kubelet-plugin"]];
+    let order = [
+        &["lanemate-api"][..],
+        &["lanemate-driver", "lanemate-runtime"],
+        &["lanemate", "lanemate-controller", "lanemate-kubelet-plugin"],
+    ];
     let rank = |name: &str| order.iter().position(|level| level.contains(&name));
     let edges = cargo::workspace_edges().unwrap_or_else(|error| panic!("{error}"));
     let found = edges
@@ -87,7 +90,10 @@ fn imports_go_from_the_rim_to_the_core() {
         })
         .map(|(importer, imported)| format!("{importer} imports {imported}"))
         .collect();
-    check("api <- driver <- cli, kubelet-plugin, and nothing imports a test crate", found);
+    check(
+        "api <- driver, runtime <- cli, controller, kubelet-plugin, and nothing imports a test crate",
+        found,
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Random clusters and histories: the kept answers give what judging every node anew gives.
 
+use k8s_openapi::api::resource::v1::DeviceAttribute;
+
 use super::properties::{Random, claim, devices};
 use crate::allocation::node::Candidate;
 use crate::allocation::{Cluster, DeviceId, Evaluations, Problem, choose, decide, refuse};
@@ -10,7 +12,14 @@ use crate::testing::cluster::{TestDevice, classes, parse, slice};
 const STEPS: u32 = 50_000;
 
 fn apply(cluster: &mut Cluster, name: &str, devices: &[TestDevice]) {
-    let slices = [slice(name, devices)];
+    let mut own = slice(name, devices);
+    // Each device has an identity: nodes are alike all the same.
+    for (index, device) in own.spec.devices.iter_mut().flatten().enumerate() {
+        let uuid =
+            DeviceAttribute { string: Some(format!("{name}-{index}")), ..Default::default() };
+        device.attributes.get_or_insert_default().insert("uuid".to_owned(), uuid);
+    }
+    let slices = [own];
     let index = Slices::new(&slices, |_| true);
     cluster.apply_node(name, index.of_node(name, |_| false)).unwrap();
 }
@@ -83,7 +92,7 @@ fn kept_answers_are_those_of_judging_every_node() {
         let mut values: Vec<_> = (0..4).map(|i| claim(&mut random, &format!("c{i}"), 5)).collect();
         // A selector that reads what is unique to a node, and one that fails on some devices.
         for (index, expression) in [
-            r#"device.attributes["lanemate.dev"].?uuid.orValue("") == """#,
+            r#"device.attributes["lanemate.dev"].uuid.matches("n[1-4]-[0-3]")"#,
             r#"device.attributes["lanemate.dev"].color == "red""#,
         ]
         .iter()

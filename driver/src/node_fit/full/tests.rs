@@ -138,6 +138,8 @@ fn resources_and_pods_are_counted() {
     load.remove(&none);
     let over = "needs 1m cpu; 0 of 8 are left";
     assert_eq!(judged(&asking(json!({"cpu": "1m"})), &node(allocatable), &load), over);
+    let bound = json!({"nodeName": "n1", "containers": [container(json!({"cpu": "99"}))]});
+    assert_eq!(judged(&needs(json!({}), bound), &node(json!({})), &load), "fits", "it is there");
     assert_eq!(
         judged(&none, &node(json!({})), &NodeLoad::default()),
         "no room for a pod: 0 of 0 run here"

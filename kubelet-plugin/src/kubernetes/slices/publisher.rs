@@ -24,14 +24,14 @@ use kube::{Api, Client};
 use lanemate_api::names;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::resource_slice::{Mode, RenderOptions, render};
+use lanemate_runtime::backoff::Backoff;
+use lanemate_runtime::call::CallError;
+use lanemate_runtime::shutdown::{InputEnded, told_to_end};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::round::{Done, Rounds};
 use super::seen::Seen;
-use crate::kubernetes::backoff::Backoff;
-use crate::kubernetes::call::CallError;
-use crate::kubernetes::{TaskError, told_to_end};
 use crate::telemetry::metrics::Metrics;
 
 /// Changes that are published as one.
@@ -100,7 +100,7 @@ struct Pace {
 pub async fn run(
     publisher: Publisher,
     mut shutdown: watch::Receiver<bool>,
-) -> Result<(), TaskError> {
+) -> Result<(), InputEnded> {
     let Publisher { client, node, mut machine, mut mode, published, metrics, watch_seconds } =
         publisher;
     let selector = format!("spec.driver={},spec.nodeName={node}", names::DRIVER);
@@ -156,8 +156,8 @@ pub async fn run(
     }
 }
 
-fn ended(input: &'static str) -> TaskError {
-    TaskError::InputEnded { task: "resourceslices", input }
+fn ended(input: &'static str) -> InputEnded {
+    InputEnded { task: "resourceslices", input }
 }
 
 /// The slices of this node, by their metadata: what they say is read when a round needs it.

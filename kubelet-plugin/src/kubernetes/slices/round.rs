@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use lanemate_runtime::call::{CallError, call};
 
 use super::content::Content;
 use super::plan::{Memory, Wanted, Write, plan};
 use super::seen::version;
 use crate::fault::Point;
-use crate::kubernetes::call::{CallError, call, change};
+use crate::kubernetes::change::change;
 use crate::kubernetes::{as_plugin, node};
 use crate::telemetry::metrics::Metrics;
 

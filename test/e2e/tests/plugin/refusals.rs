@@ -83,7 +83,7 @@ async fn a_missing_right_is_named_and_the_pod_starts_once_it_is_there() -> anyho
     .await?;
 
     create_pod(&namespace, "waiting", PAIR).await?;
-    let words = ["lacks the right", "get", "resourceclaims", "deploy/rbac/kubelet-plugin.yaml"];
+    let words = ["lacks the right", "get", "resourceclaims", "deploy/rbac"];
     let pod = ("Pod", "waiting");
     until_told(&namespace, pod, "FailedPrepareDynamicResources", &words).await?;
     assert_waits(&namespace, "waiting").await?;

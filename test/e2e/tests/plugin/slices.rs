@@ -12,9 +12,9 @@ use lanemate_driver::inventory::Policy;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::resource_slice::{Mode, RenderOptions, render};
 use lanemate_driver::testing::{HOSTS, facts};
-use lanemate_kubelet_plugin::kubernetes::client::connect;
 use lanemate_kubelet_plugin::kubernetes::slices::publisher::{self, Published, Publisher};
 use lanemate_kubelet_plugin::telemetry::metrics::Metrics;
+use lanemate_runtime::client::connect;
 use lanemate_test_cluster::Cluster;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ async fn slices_of_every_captured_machine_come_back_as_they_were_sent() -> anyho
     let directory = tempfile::tempdir()?;
     let kubeconfig = directory.path().join("kubeconfig");
     apply_rights()?;
-    write_kubeconfig(&kubeconfig, &server()?)?;
+    write_kubeconfig(&kubeconfig, &server()?, &node.0)?;
     let machine =
         |host: &str| Arc::new(Machine::from_facts(&node.0, facts(host), None, &Policy::default()));
     let (machines, machine_now) = watch::channel(machine(HOSTS[0]));

@@ -55,6 +55,16 @@ pub enum TaskError {
     },
 }
 
+/// A task has ended before it was told to: nobody is left who could tell it what to do.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{task} has ended: {input} no longer come, so the process must be started again")]
+pub struct InputEnded {
+    /// The task.
+    pub task: &'static str,
+    /// What it waited for.
+    pub input: &'static str,
+}
+
 /// SIGTERM and SIGINT, from now on.
 #[derive(Debug)]
 pub struct Signals {
@@ -62,11 +72,16 @@ pub struct Signals {
     interrupt: Signal,
 }
 
+/// Waits until a task is told to end, or nobody is left who could tell it.
+pub async fn told_to_end(shutdown: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, and that is an end too.
+    let _ = shutdown.wait_for(|end| *end).await;
+}
+
 impl Stop {
     /// Returns when the task is to end.
     pub async fn requested(mut self) {
-        // The sender is gone when nobody could tell any more: that is the end as well.
-        let _ = self.0.wait_for(|stop| *stop).await;
+        told_to_end(&mut self.0).await;
     }
 
     /// True when the task is to end.

@@ -14,14 +14,10 @@ use prometheus_client::registry::{Registry, Unit};
 #[derive(Debug)]
 struct Memory;
 
-/// Registers them. The process is taken to begin now.
-pub fn register(registry: &mut Registry) {
+/// Registers them; what is no standard has the prefix. The process is taken to begin now.
+pub fn register(registry: &mut Registry, prefix: &'static str) {
     let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-    registry.sub_registry_with_prefix("lanemate_plugin").register(
-        "build",
-        "Version of the plugin",
-        version,
-    );
+    registry.sub_registry_with_prefix(prefix).register("build", "Version of the program", version);
     let start = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     start.set(now.as_secs_f64());
@@ -70,13 +66,13 @@ mod tests {
     #[test]
     fn memory_start_and_version_have_the_usual_names() {
         let mut registry = Registry::default();
-        register(&mut registry);
+        register(&mut registry, "lanemate_test");
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         for name in [
             "process_resident_memory_bytes ",
             "process_start_time_seconds ",
-            concat!("lanemate_plugin_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1\n"),
+            concat!("lanemate_test_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1\n"),
         ] {
             assert!(text.lines().any(|line| format!("{line}\n").starts_with(name)), "{text}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{About, Event};
+use super::Event;
 
 /// Equal events within this time are one.
 const SAME: Duration = Duration::from_secs(600);
@@ -17,10 +17,10 @@ const REFILL: Duration = Duration::from_secs(5);
 const KEPT: usize = 1024;
 
 /// What was written of late.
-#[derive(Debug, Default)]
-pub(super) struct Fold {
-    series: BTreeMap<Event, Series>,
-    budgets: BTreeMap<About, Budget>,
+#[derive(Debug)]
+pub(super) struct Fold<A> {
+    series: BTreeMap<Event<A>, Series>,
+    budgets: BTreeMap<A, Budget>,
 }
 
 /// What to do with an event.
@@ -53,9 +53,15 @@ struct Budget {
     since: Instant,
 }
 
-impl Fold {
+impl<A> Default for Fold<A> {
+    fn default() -> Self {
+        Self { series: BTreeMap::new(), budgets: BTreeMap::new() }
+    }
+}
+
+impl<A: Clone + Ord> Fold<A> {
     /// Takes an event.
-    pub(super) fn take(&mut self, event: &Event, now: Instant) -> Decision {
+    pub(super) fn take(&mut self, event: &Event<A>, now: Instant) -> Decision {
         self.forget(now);
         let has_budget = self.spend(&event.about, now);
         let series = self.series.entry(event.clone());
@@ -69,14 +75,14 @@ impl Fold {
     }
 
     /// The API server has taken an event as a new one.
-    pub(super) fn created(&mut self, event: &Event, name: String) {
+    pub(super) fn created(&mut self, event: &Event<A>, name: String) {
         if let Some(series) = self.series.get_mut(event) {
             series.name = Some(name);
             series.count = 1;
         }
     }
 
-    fn spend(&mut self, about: &About, now: Instant) -> bool {
+    fn spend(&mut self, about: &A, now: Instant) -> bool {
         let budget = self.budgets.entry(about.clone());
         let budget = budget.or_insert(Budget { writes: BURST, since: now });
         while budget.writes < BURST && now.duration_since(budget.since) >= REFILL {
@@ -108,8 +114,8 @@ impl Fold {
 mod tests {
     use super::*;
 
-    fn event(note: &str) -> Event {
-        Event { about: About::Node, is_warning: true, reason: "Test", note: note.to_owned() }
+    fn event(note: &str) -> Event<u8> {
+        Event { about: 0, is_warning: true, reason: "Test", note: note.to_owned() }
     }
 
     #[test]
@@ -133,7 +139,7 @@ mod tests {
     #[test]
     fn an_object_has_a_burst_of_ten_and_then_one_in_five_seconds() {
         let (mut fold, start) = (Fold::default(), Instant::now());
-        let written = |fold: &mut Fold, from: u32, now: Instant| {
+        let written = |fold: &mut Fold<u8>, from: u32, now: Instant| {
             let notes = (from..from + 100).map(|number| event(&number.to_string()));
             notes.filter(|event| fold.take(event, now) != Decision::Drop).count()
         };

@@ -46,8 +46,12 @@ pub async fn serve(
     registry: Arc<Registry>,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let router = Router::new().route("/metrics", get(metrics)).with_state(registry);
-    answer(listener, router, stopped).await
+    answer(listener, routes(registry), stopped).await
+}
+
+/// `GET /metrics`, for a server that answers more than that.
+pub fn routes(registry: Arc<Registry>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
 async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
@@ -82,7 +86,7 @@ mod tests {
         let address = first.local_addr().unwrap();
         let second = bind(address).unwrap();
         let mut registry = Registry::default();
-        crate::telemetry::process::register(&mut registry);
+        crate::telemetry::process::register(&mut registry, "lanemate_test");
         let registry = Arc::new(registry);
         for listener in [first, second] {
             tokio::spawn(serve(listener, registry.clone(), std::future::pending()));
