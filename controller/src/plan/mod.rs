@@ -1,5 +1,8 @@
 //! What to do next: a function of the index and the time.
 
+pub mod repair;
+pub mod timing;
+
 use jiff::Timestamp;
 
 use crate::change::Change;
