@@ -16,4 +16,5 @@ pub mod id;
 pub mod index;
 pub mod lease;
 pub mod plan;
+pub mod telemetry;
 pub mod write;

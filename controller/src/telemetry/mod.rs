@@ -1,0 +1,4 @@
+//! What the controller tells about itself.
+
+pub mod capacities;
+pub mod metrics;
