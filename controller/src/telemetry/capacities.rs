@@ -21,6 +21,8 @@ pub struct Capacities {
     counted_at: Option<Timestamp>,
     classes: Vec<Arc<Class>>,
     nodes: BTreeMap<String, Counted>,
+    /// The node after which the next count goes on, so that each has its turn where many change all the time.
+    last: String,
 }
 
 /// What was counted of a node, and of which state of it.
@@ -67,13 +69,13 @@ impl Capacities {
             changes.gone.extend(self.forget(|_| true));
         }
         changes.gone.extend(self.forget(|name| cluster.node(name).is_none()));
-        for (name, node) in cluster.nodes() {
+        let last = std::mem::take(&mut self.last);
+        let later = cluster.nodes().filter(|(name, _)| *name > last.as_str());
+        let earlier = cluster.nodes().filter(|(name, _)| *name <= last.as_str());
+        for (name, node) in later.chain(earlier) {
             let state = (node.layout_id, node.free);
             if self.nodes.get(name).is_some_and(|counted| counted.state == state) {
                 continue;
-            }
-            if changes.counted.len() >= MOST_NODES {
-                break;
             }
             let units = classes
                 .iter()
@@ -81,6 +83,10 @@ impl Capacities {
             let counted = Counted { state, devices: capacity(node), units: units.collect() };
             self.nodes.insert(name.to_owned(), counted.clone());
             changes.counted.insert(name.to_owned(), counted);
+            if changes.counted.len() >= MOST_NODES {
+                name.clone_into(&mut self.last);
+                break;
+            }
         }
         changes
     }
@@ -130,5 +136,26 @@ mod tests {
         assert_eq!(pairs(&changes), [("a".to_owned(), None), ("b".to_owned(), None)]);
         let gone = count(&Cluster::default(), &[], 14).gone;
         assert_eq!(gone.keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn nodes_that_change_all_the_time_keep_no_other_from_being_counted() {
+        let names: Vec<String> =
+            (0..MOST_NODES + 50).map(|number| format!("n{number:03}")).collect();
+        let nodes: Vec<_> = names.iter().map(|name| (name.as_str(), switches(1, 1, 1))).collect();
+        let mut cluster = cluster(&nodes);
+        let (mut capacities, mut evaluations) = (Capacities::default(), Evaluations::default());
+        let mut counted = std::collections::BTreeSet::new();
+        for second in 0..2 {
+            let now = Timestamp::from_second(second).unwrap();
+            let changes = capacities.count(&cluster, &mut evaluations, &[], now);
+            assert_eq!(changes.counted.len(), MOST_NODES);
+            counted.extend(changes.counted.into_keys());
+            for name in &names {
+                let gpu = ("lanemate.dev".to_owned(), name.clone(), "gpu-0-0".to_owned());
+                assert!(cluster.reserve("ns/c", &[gpu]).is_empty());
+            }
+        }
+        assert_eq!(counted.len(), names.len());
     }
 }

@@ -282,7 +282,9 @@ fn of_two_claims_that_hold_a_device_the_younger_unused_one_is_taken_back() {
 
 #[test]
 fn of_two_bound_pods_the_one_that_its_node_does_not_hold_is_deleted_if_made_anew() {
-    let cases: [(Option<&[&str]>, bool, &[&str]); 5] = [
+    /// What the node holds, whether the pods are made anew, and what is done.
+    type Case<'a> = (Option<&'a [&'a str]>, bool, &'a [&'a str]);
+    let cases: [Case<'_>; 5] = [
         (None, true, &[]),
         (Some(&[]), true, &[]),
         (Some(&["young"]), true, &["delete a"]),
