@@ -20,6 +20,8 @@ pub enum Change {
     Ungate(Ungate),
     /// Takes an allocation back.
     Clear(Clear),
+    /// Puts the finalizer of an allocated claim back.
+    Protect(Protect),
     /// Ends a pod that can never run as it is; its owner makes it anew.
     DeletePod(DeletePod),
     /// Compiles a ResourceClass.
@@ -93,6 +95,15 @@ pub struct Clear {
     pub version: Version,
     /// For the log.
     pub why: String,
+}
+
+/// Puts `resource.kubernetes.io/delete-protection` back on an allocated claim.
+#[derive(Clone, Debug)]
+pub struct Protect {
+    /// The claim.
+    pub claim: Id,
+    /// Its version: one that somebody changed meanwhile is looked at anew.
+    pub version: Version,
 }
 
 /// Ends a pod by its UID.

@@ -169,6 +169,7 @@ async fn work(shared: Arc<Shared>, change: Change) -> Report {
         Change::Place(place) => job.place(place).await,
         Change::Ungate(change) => job.ungate(change).await,
         Change::Clear(change) => job.clear(change).await,
+        Change::Protect(change) => job.protect_again(change).await,
         Change::DeletePod(change) => job.delete(change).await,
         Change::Class(change) => job.write_class(change).await,
     };
@@ -201,6 +202,7 @@ fn touched(change: &Change) -> BTreeSet<Touched> {
         Change::Ungate(change) => [pod(&change.pod)].into(),
         Change::DeletePod(change) => [pod(&change.pod)].into(),
         Change::Clear(change) => [("claim", change.claim.key.clone())].into(),
+        Change::Protect(change) => [("claim", change.claim.key.clone())].into(),
         Change::Class(change) => [class(match &**change {
             ClassChange::Create(class)
             | ClassChange::Replace(class)

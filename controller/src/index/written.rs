@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use lanemate_api::names;
 
 use super::{ClaimEntry, ClaimFacts, Consumer, Grant, Index, PodEntry, PodFacts};
-use crate::change::{Change, ClaimWrite, Outcome, Place, Report, Write};
+use crate::change::{Change, ClaimWrite, Clear, Outcome, Place, Protect, Report, Write};
 use crate::classes;
 use crate::id::{Id, Uid, Version};
 
@@ -172,8 +172,8 @@ impl Index {
             Change::DeletePod(delete) => {
                 self.lay_over_pod(&delete.pod.uid, Some(PodOver::Changing));
             }
-            Change::Clear(clear) => {
-                self.lay_over_claim(&clear.claim.uid, Some(ClaimOver::Changing), now);
+            Change::Clear(Clear { claim, .. }) | Change::Protect(Protect { claim, .. }) => {
+                self.lay_over_claim(&claim.uid, Some(ClaimOver::Changing), now);
             }
             Change::Class(class) => self.busy_classes.extend(classes::subject(class)),
         }
@@ -209,6 +209,8 @@ impl Index {
                 });
                 self.lay_over_claim(&clear.claim.uid, over, now);
             }
+            // The watch shows the finalizer; until then its absence is nothing new.
+            Change::Protect(protect) => self.lay_over_claim(&protect.claim.uid, None, now),
             Change::Class(class) => {
                 if let Some(uid) = classes::subject(class) {
                     self.busy_classes.remove(&uid);

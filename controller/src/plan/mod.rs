@@ -12,6 +12,7 @@ pub mod order;
 mod place;
 mod pod;
 mod refusals;
+pub mod repair;
 mod round;
 pub mod stats;
 mod telling;
@@ -21,6 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use self::kinds::Kinds;
 use self::place::Placing;
+use self::repair::Repairs;
 pub use self::stats::Stats;
 use crate::change::{Change, Report};
 use crate::id::Id;
@@ -37,6 +39,7 @@ pub struct Settings {
 /// dropped.
 #[derive(Debug, Default)]
 pub struct Planner {
+    repairs: Repairs,
     placing: Placing,
     kinds: Kinds,
 }
@@ -87,7 +90,7 @@ impl Default for Settings {
 impl Planner {
     /// Nothing is remembered yet.
     pub fn new(settings: Settings) -> Self {
-        Self { placing: Placing::new(settings), kinds: Kinds::default() }
+        Self { placing: Placing::new(settings), ..Self::default() }
     }
 
     /// Plans a round: repairs first, since they free what pods wait for, then pods, then classes. `room` is the number of
@@ -97,6 +100,7 @@ impl Planner {
     pub fn plan(&mut self, index: &mut Index, now: Timestamp, room: usize) -> Planned {
         let mut planned = Planned::default();
         if index.missing().is_empty() {
+            planned = repair::plan(&mut self.repairs, index, now, room);
             self.placing.plan(index, now, room, &mut planned);
             self.kinds.plan(index, now, room, &mut planned);
         }

@@ -1,3 +1,4 @@
-//! What the controller tells machines.
+//! What the controller tells about itself.
 
+pub mod capacities;
 pub mod metrics;

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 
 use super::attempt::{Answer, Job, Patience};
 use super::{as_controller, status};
-use crate::change::{ClaimWrite, Clear, Outcome, Write};
+use crate::change::{ClaimWrite, Clear, Outcome, Protect, Write};
 use crate::id::{Id, Version};
 
 /// Reads after a conflict: each stands for a write by others within a few milliseconds; who loses so often is
@@ -106,6 +106,24 @@ impl Job {
             let words = format!("claim {} was changed by others", change.claim);
             return Err(Outcome::Superseded(words));
         }
+        self.note(&change.claim, &object);
+        Ok(())
+    }
+
+    /// Puts the finalizer back, at the version at which it was missed.
+    pub(super) async fn protect_again(&mut self, change: &Protect) -> Result<(), Outcome> {
+        let object = self.read(&change.claim).await?;
+        if Version::of(&object.metadata) != change.version {
+            let words = format!("claim {} was changed by others", change.claim);
+            return Err(Outcome::Superseded(words));
+        }
+        let object = match self.protect(&change.claim, object).await {
+            Answer::Conflict(_) => {
+                let words = format!("claim {} was changed by others", change.claim);
+                return Err(Outcome::Superseded(words));
+            }
+            answer => answer.taken()?,
+        };
         self.note(&change.claim, &object);
         Ok(())
     }

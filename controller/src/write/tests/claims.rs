@@ -3,7 +3,7 @@
 use lanemate_test_api::Fault;
 
 use super::*;
-use crate::change::Clear;
+use crate::change::{Clear, Protect};
 
 /// The methods of the requests for a path so far.
 fn methods(bench: &Bench, prefix: &str) -> Vec<String> {
@@ -309,4 +309,22 @@ async fn an_allocation_is_cleared_at_the_version_at_which_that_was_decided() {
     let cleared = bench.claim("c");
     assert_eq!(cleared.pointer("/status/allocation"), None);
     assert_eq!(report.written, [(id(&cleared), version(&cleared))]);
+}
+
+#[tokio::test]
+async fn a_finalizer_is_put_back_at_the_version_at_which_it_was_missed() {
+    let mut bench = Bench::start().await;
+    let mut bare = allocated(2);
+    bare["metadata"]["finalizers"] = json!([]);
+    let claim = bench.put(bare);
+    let protect = |version| Change::Protect(Protect { claim: id(&claim), version });
+    let report = bench.run(protect(Version("1000".to_owned()))).await;
+    assert!(matches!(report.outcome, Outcome::Superseded(_)));
+    let report = bench.run(protect(version(&claim))).await;
+    assert_eq!(report.outcome, Outcome::Done);
+    let stored = bench.claim("c");
+    let finalizers = stored.pointer("/metadata/finalizers");
+    assert_eq!(finalizers, Some(&json!(["resource.kubernetes.io/delete-protection"])));
+    assert_eq!(reserved(&stored).len(), 2, "nothing else is altered");
+    assert_eq!(report.written, [(id(&stored), version(&stored))]);
 }
