@@ -171,6 +171,11 @@ impl Index {
 
     fn apply_pod(&mut self, facts: PodFacts) {
         let (uid, key) = (facts.id.uid.clone(), facts.id.key.clone());
+        let known = self.pods.get(&uid).map(|entry| &entry.seen.version);
+        // What is older than what we wrote changes nothing: better is known.
+        if known.is_some_and(|known| !facts.version.reaches(known)) {
+            return;
+        }
         if self.pod_keys.get(&key).is_some_and(|known| *known != uid) {
             self.remove_pod(&key);
         }
@@ -233,7 +238,12 @@ impl Index {
             let empty = ClaimFacts { grant: None, ..facts.clone() };
             self.claims.insert(uid.clone(), ClaimEntry { seen: empty, shown: None, over: None });
         }
-        self.change_claim(&uid, now, |entry| entry.seen = facts);
+        self.change_claim(&uid, now, |entry| {
+            // What is older than what we wrote changes nothing: better is known.
+            if facts.version.reaches(&entry.seen.version) {
+                entry.seen = facts;
+            }
+        });
     }
 
     fn remove_claim(&mut self, key: &Key, now: Timestamp) {

@@ -140,6 +140,15 @@ impl PodOver {
 }
 
 impl ClaimEntry {
+    /// Lays something over. What was written before, and not seen yet, counts as seen when another write begins: that one
+    /// may fail, and the first stays true.
+    fn lay_over(&mut self, over: Option<ClaimOver>) {
+        if over.as_ref().is_some_and(ClaimOver::is_in_flight) {
+            self.seen = self.shown().clone();
+        }
+        self.over = over;
+    }
+
     /// Shows what is laid over what.
     pub fn refresh(&mut self) {
         self.over.take_if(|over| over.is_outdated(&self.seen));
@@ -148,6 +157,15 @@ impl ClaimEntry {
 }
 
 impl PodEntry {
+    /// Lays something over. What was written before, and not seen yet, counts as seen when another write begins: that one
+    /// may fail, and the first stays true.
+    fn lay_over(&mut self, over: Option<PodOver>) {
+        if over.as_ref().is_some_and(PodOver::is_in_flight) {
+            self.seen = self.shown().clone();
+        }
+        self.over = over;
+    }
+
     /// Shows what is laid over what.
     pub fn refresh(&mut self) {
         self.over.take_if(|over| over.is_outdated(&self.seen));
@@ -240,12 +258,12 @@ impl Index {
     }
 
     fn lay_over_claim(&mut self, uid: &Uid, over: Option<ClaimOver>, now: Timestamp) {
-        self.change_claim(uid, now, |entry| entry.over = over);
+        self.change_claim(uid, now, |entry| entry.lay_over(over));
     }
 
     fn lay_over_pod(&mut self, uid: &Uid, over: Option<PodOver>) {
         if let Some(entry) = self.pods.get_mut(uid) {
-            entry.over = over;
+            entry.lay_over(over);
             entry.refresh();
         }
         self.settle(uid);

@@ -130,9 +130,9 @@ fn a_round_plans_no_more_than_the_writer_has_room_for() {
     let mut world = World::new(&[("n1", 4)]);
     queue(&mut world, &[("a", 1, 0), ("b", 1, 0), ("c", 1, 0)]);
     world.watch(usize::MAX);
-    let planned = world.planner.plan(&mut world.index, world.now, 2);
+    let planned = world.plan_at_most(2);
     assert_eq!(placed(&planned), ["a n1", "b n1"]);
-    let planned = world.planner.plan(&mut world.index, world.now, 2);
+    let planned = world.plan_at_most(2);
     assert_eq!(placed(&planned), ["c n1"], "what is in flight is left alone");
 }
 
@@ -156,6 +156,53 @@ fn an_event_that_turned_out_false_is_never_told() {
     world.write(&planned.changes[0], Fate::Stop(0));
     world.delete_pod(&key("a"));
     assert_eq!(world.settle().notices, Vec::new());
+}
+
+#[test]
+fn what_is_being_taken_back_is_not_taken_back_again() {
+    let mut world = World::new(&[("n1", 3)]);
+    world.claim(claim("a", "pair", 2));
+    world.claim(claim("b", "pair", 1));
+    world.pod(gated("p", &["a", "b"]));
+    world.watch(usize::MAX);
+    let planned = world.plan();
+    world.write(&planned.changes[0], Fate::Stop(1));
+    queue(&mut world, &[("first", 1, 9)]);
+    world.watch(usize::MAX);
+    let planned = world.plan();
+    assert_eq!(placed(&planned), ["first n1"]);
+    assert!(matches!(planned.changes[1..], [Change::Clear(_)]), "{:?}", planned.changes);
+    assert!(world.plan().changes.is_empty());
+}
+
+#[test]
+fn a_pod_gets_the_node_that_was_kept_when_the_head_has_gone() {
+    let mut world = World::new(&[("n1", 4)]);
+    queue(&mut world, &[("holder", 1, 0)]);
+    world.settle();
+    queue(&mut world, &[("large", 4, 0)]);
+    world.settle();
+    world.wait(600);
+    queue(&mut world, &[("small", 1, 0)]);
+    let planned = world.settle();
+    assert_eq!(placed(&planned), Vec::<String>::new());
+    let of_small = planned.notices.iter().find(|notice| notice.note.contains("waited longer"));
+    assert!(of_small.is_some(), "{:?}", planned.notices);
+    assert_eq!(world.settle().stats.decisions, 0, "neither is decided again");
+    world.delete_pod(&key("large"));
+    assert_eq!(placed(&world.settle()), ["small n1"]);
+}
+
+#[test]
+fn a_head_keeps_its_node_also_when_a_younger_pod_was_refused_the_same() {
+    let mut world = World::new(&[("n1", 2)]);
+    queue(&mut world, &[("holder", 1, 0)]);
+    world.settle();
+    queue(&mut world, &[("old", 2, 0)]);
+    world.settle();
+    world.wait(600);
+    queue(&mut world, &[("young", 2, 9), ("small", 1, 0)]);
+    assert_eq!(placed(&world.settle()), Vec::<String>::new());
 }
 
 fn facts(number: usize, (priority, created): (i32, Option<i64>)) -> PodFacts {

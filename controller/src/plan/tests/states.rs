@@ -466,3 +466,25 @@ fn a_claim_that_cannot_be_read_is_a_warning_on_pod_and_claim() {
     world.wait(300);
     assert_eq!(reasons(&world.settle()), [notices::REFUSED, notices::REFUSED]);
 }
+
+#[test]
+fn what_was_written_stays_held_while_the_next_write_of_the_claim_is_under_way_or_fails() {
+    let mut world = World::new(&[("n1", 1)]);
+    world.claim(claim("shared", "pair", 1));
+    world.pod(gated("p", &["shared"]));
+    world.watch(usize::MAX);
+    let planned = world.plan();
+    world.write(&planned.changes[0], Fate::Write);
+    // The watch tells of the next pod before it tells of the claim.
+    let mut next = gated("q", &["shared"]);
+    next["metadata"]["uid"] = json!("uid-q");
+    next["metadata"]["resourceVersion"] = json!("5000");
+    world.tell(Object::Pod(Box::new(serde_json::from_value(next).unwrap())));
+    let free = |world: &World| world.index.cluster().node("n1").unwrap().free.len();
+    assert_eq!(free(&world), 0);
+    let planned = world.plan();
+    assert_eq!(deeds(&planned), ["q on n1: reserve shared, pin n1"]);
+    assert_eq!(free(&world), 0, "in flight");
+    world.write(&planned.changes[0], Fate::Stop(0));
+    assert_eq!(free(&world), 0, "refused");
+}

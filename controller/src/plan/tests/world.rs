@@ -160,9 +160,16 @@ impl World {
         }
     }
 
-    /// One round of the planner alone.
+    /// One round of placing alone: repairs and classes have tests of their own.
     pub fn plan(&mut self) -> Planned {
-        self.planner.plan(&mut self.index, self.now, usize::MAX)
+        self.plan_at_most(usize::MAX)
+    }
+
+    /// The same, with room for so many changes.
+    pub fn plan_at_most(&mut self, most: usize) -> Planned {
+        let mut planned = Planned::default();
+        self.planner.placing.plan(&mut self.index, self.now, most, &mut planned);
+        planned
     }
 
     /// Rounds, each written and told in full, until nothing is left to do; all that was planned.
