@@ -70,6 +70,15 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Record a machine as one YAML file, without what identifies it
     Capture(CaptureArgs),
+    /// Say why claims wait, or where they sit, in a cluster
+    #[cfg(feature = "cluster")]
+    Explain(crate::cluster::args::ExplainArgs),
+    /// Show what each node of a cluster offers, what is free, and who waits
+    #[cfg(feature = "cluster")]
+    Status(crate::cluster::args::StatusArgs),
+    /// Say whether a cluster is set up right, and what to do where it is not
+    #[cfg(feature = "cluster")]
+    Check(crate::cluster::args::CheckArgs),
 }
 
 /// Which machines, and how to read them.

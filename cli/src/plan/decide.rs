@@ -1,6 +1,8 @@
 //! Takes the decisions one after another, each on what the ones before have left.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "cluster")]
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::bail;
@@ -34,11 +36,28 @@ pub struct Settings {
 }
 
 /// Decisions of which every candidate is judged in words.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Explained {
     None,
     Refused,
+    /// Refused ones with one of these claims.
+    #[cfg(feature = "cluster")]
+    RefusedAmong(BTreeSet<ClaimRef>),
     All,
+}
+
+impl Explained {
+    fn covers(&self, decision: &Decision, is_refused: bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::Refused => is_refused,
+            #[cfg(feature = "cluster")]
+            Self::RefusedAmong(claims) => {
+                is_refused && decision.claims.iter().any(|claim| claims.contains(claim))
+            }
+            Self::All => true,
+        }
+    }
 }
 
 /// Takes decisions.
@@ -149,10 +168,8 @@ impl<'a> Planner<'a> {
                     return Ok(());
                 }
             };
-        let considered = match (self.settings.explained, &decided.chosen) {
-            (Explained::All, _) | (Explained::Refused, None) => self.considered(&decided),
-            _ => Vec::new(),
-        };
+        let is_explained = self.settings.explained.covers(decision, decided.chosen.is_none());
+        let considered = if is_explained { self.considered(&decided) } else { Vec::new() };
         let answer = match &decided.chosen {
             None => Answer::Refused(self.refusal(decision, &decided)),
             Some((name, grant)) => {
