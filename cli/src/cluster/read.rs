@@ -84,7 +84,7 @@ pub async fn events(client: &Client, namespace: &str, uid: &str) -> anyhow::Resu
     let api = Api::<Event>::namespaced(client.clone(), namespace);
     let of_it = ListParams::default().fields(&format!("regarding.uid={uid}")).limit(EVENTS);
     let mut events = call(|| format!("list events of {uid}"), api.list(&of_it)).await?.items;
-    events.sort_by_key(|event| super::age::last(event));
+    events.sort_by_key(super::age::last);
     Ok(events)
 }
 

@@ -1,8 +1,6 @@
 //! Takes the decisions one after another, each on what the ones before have left.
 
-use std::collections::BTreeMap;
-#[cfg(feature = "cluster")]
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use anyhow::bail;
@@ -39,10 +37,8 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Explained {
     None,
-    Refused,
-    /// Refused ones with one of these claims.
-    #[cfg(feature = "cluster")]
-    RefusedAmong(BTreeSet<ClaimRef>),
+    /// Refused ones; where claims are given, those of them alone.
+    Refused(Option<BTreeSet<ClaimRef>>),
     All,
 }
 
@@ -50,9 +46,8 @@ impl Explained {
     fn covers(&self, decision: &Decision, is_refused: bool) -> bool {
         match self {
             Self::None => false,
-            Self::Refused => is_refused,
-            #[cfg(feature = "cluster")]
-            Self::RefusedAmong(claims) => {
+            Self::Refused(None) => is_refused,
+            Self::Refused(Some(claims)) => {
                 is_refused && decision.claims.iter().any(|claim| claims.contains(claim))
             }
             Self::All => true,

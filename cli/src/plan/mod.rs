@@ -64,7 +64,7 @@ pub fn decided(args: &PlanArgs) -> anyhow::Result<Outcome> {
         repeat: args.repeat,
         explained: match args.output {
             _ if args.explain => Explained::All,
-            PlanOutput::Json => Explained::Refused,
+            PlanOutput::Json => Explained::Refused(None),
             PlanOutput::Table | PlanOutput::Yaml => Explained::None,
         },
     };
@@ -87,7 +87,7 @@ pub fn decided_in_cluster(
         mode: Mode::Controller,
         now: now()?,
         repeat: None,
-        explained: Explained::RefusedAmong(explained),
+        explained: Explained::Refused(Some(explained)),
     };
     Planner::new(&pending, Origins::of(objects), &objects.pods, scene, settings).run()
 }

@@ -16,6 +16,8 @@ pub mod protect;
 pub mod status;
 mod waits;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassSpec};
 use lanemate_api::ResourceClass;
@@ -23,10 +25,13 @@ use lanemate_api::ResourceClass;
 use self::compile::{Broken, Standing, differs, wanted};
 use self::protect::{is_deleting, with_protection};
 use self::status::{Verdict, with_verdict};
-pub use self::waits::Waits;
-use crate::change::ClassChange;
+use self::waits::Waits;
+use crate::change::{Change, ClassChange, Report};
 use crate::id::{Id, Key, Uid};
-use crate::plan::{About, Notice};
+use crate::plan::{About, Notice, Planned};
+
+/// Writes of one round: classes are few and change seldom, and pods that wait come first.
+const MOST_CHANGES: usize = 16;
 
 /// What is known of one class.
 #[derive(Clone, Debug)]
@@ -48,6 +53,47 @@ pub struct Step {
     pub change: ClassChange,
     /// What to tell.
     pub notice: Option<Notice>,
+}
+
+/// Plans for all classes, round after round.
+#[derive(Debug, Default)]
+pub struct ClassPlanner {
+    waits: Waits,
+}
+
+impl ClassPlanner {
+    /// The next write of each class that needs one and does not wait for an earlier one.
+    pub fn plan<'a>(
+        &mut self,
+        classes: impl IntoIterator<Item = Seen<'a>>,
+        now: Timestamp,
+    ) -> Planned {
+        let mut planned = Planned::default();
+        let mut there = BTreeSet::new();
+        for seen in classes {
+            let Some(uid) = seen.class.metadata.uid.clone().map(Uid) else { continue };
+            there.insert(uid.clone());
+            if let Some(until) = self.waits.until(&uid, &seen, now) {
+                planned.next = planned.next.into_iter().chain([until]).min();
+                continue;
+            }
+            let Some(step) = step(&seen, now) else { continue };
+            if planned.changes.len() >= MOST_CHANGES {
+                planned.next = Some(now);
+                continue;
+            }
+            self.waits.start(uid, &seen, now);
+            planned.notices.extend(step.notice);
+            planned.changes.push(Change::Class(Box::new(step.change)));
+        }
+        self.waits.retain(|uid| there.contains(uid));
+        planned
+    }
+
+    /// A write is over; reports of other changes are none of ours.
+    pub fn note(&mut self, report: &Report, now: Timestamp) {
+        self.waits.note(report, now);
+    }
 }
 
 /// What to do next for a class; none where all is as it ought to be.

@@ -7,7 +7,7 @@ use lanemate_driver::claim::Classes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::change::{Change, Outcome, Report};
+use crate::change::Outcome;
 
 /// Steps after which a class that is still written has no end: the longest way has four.
 const MOST_STEPS: usize = 8;
@@ -446,4 +446,32 @@ fn reports_of_other_changes_are_no_answer() {
         Report { change: Change::DeletePod(delete), written: vec![], outcome: Outcome::Done };
     waits.note(&report, time(1001));
     assert_eq!(until(&waits, &world, 1001), Some(1060));
+}
+
+#[test]
+fn rounds_write_each_class_once_until_the_report_is_in() {
+    let worlds: Vec<World> = (0..20)
+        .map(|number| {
+            let mut world = World::new();
+            world.class.metadata.name = Some(format!("pair-{number}"));
+            world.class.metadata.uid = Some(format!("u{number}"));
+            world
+        })
+        .collect();
+    let mut planner = ClassPlanner::default();
+    let mut round = |second| {
+        let planned = planner.plan(worlds.iter().map(seen), time(second));
+        let next = planned.next.map(Timestamp::as_second);
+        (planned.changes.len(), next, planned.changes.into_iter().next())
+    };
+    let (changes, next, first) = round(1000);
+    assert_eq!((changes, next), (MOST_CHANGES, Some(1000)));
+    let (changes, next, _) = round(1001);
+    assert_eq!((changes, next), (20 - MOST_CHANGES, Some(1060)));
+    assert_eq!(round(1002).0, 0);
+    let outcome = Outcome::Superseded("409".to_owned());
+    let report = Report { change: first.unwrap(), written: vec![], outcome };
+    planner.note(&report, time(1010));
+    let mut changes = |second| planner.plan(worlds.iter().map(seen), time(second)).changes.len();
+    assert_eq!([changes(1010), changes(1011), changes(1012)], [0, 1, 0]);
 }

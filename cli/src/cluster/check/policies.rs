@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{Check, named};
 use crate::cluster::read::list;
+use crate::words::counted;
 
 const FENCE: &str = include_str!("../../../../deploy/admission/fence.yaml");
 const NODE_FENCE: &str = include_str!("../../../../deploy/admission/node-fence.yaml");
@@ -72,7 +73,9 @@ pub(super) fn gate_check(labelled: usize, wrong: &[String]) -> Check {
             "kubectl label namespace NAME lanemate.dev/placement=enabled; without the gate pods \
              are not pinned, and may wait longer",
         ),
-        (_, []) => Check::ok("Gate", format!("as shipped, over {labelled} namespaces")),
+        (_, []) => {
+            Check::ok("Gate", format!("as shipped, over {}", counted(labelled, "namespace")))
+        }
         (0, _) => Check::note("Gate", named(wrong), todo),
         (_, _) => Check::failed("Gate", named(wrong), todo),
     }
