@@ -23,3 +23,9 @@ pub const CLASS_PROTECTION: &str = "lanemate.dev/class-protection";
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`] on what our controller keeps.
 pub const MANAGED_BY: &str = "lanemate";
+/// Scheduling gate of a pod that waits for devices of ours.
+pub const PLACEMENT_GATE: &str = "lanemate.dev/placement";
+/// Annotation of a pod that says what it holds, for people and dashboards.
+pub const DEVICE_ASSIGNMENT_ANNOTATION: &str = "lanemate.dev/device-assignment";
+/// Finalizer that keeps a claim while it is allocated; kube-controller-manager takes it off after the last pod.
+pub const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";

@@ -39,7 +39,7 @@ mod tests;
 pub use self::fence::Fence;
 
 /// Who writes.
-const MANAGER: &str = "lanemate-controller";
+pub const MANAGER: &str = "lanemate-controller";
 /// The part of the duration in which the leader writes nothing more: a request that the API server took just before
 /// commits within a second, or within the few that its store is slow; of the usual 15 s this leaves almost 4.
 const SAFETY_PARTS: u32 = 4;

@@ -9,9 +9,11 @@
 
 #![warn(missing_docs)]
 
+pub mod args;
 pub mod change;
 pub mod classes;
 pub mod id;
 pub mod index;
 pub mod lease;
 pub mod plan;
+pub mod write;

@@ -1,7 +1,10 @@
 //! One call of the API server: bounded in time, and its failure in words that say what to do.
 
 use std::error::Error;
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use kube::core::Status;
 
@@ -64,7 +67,15 @@ pub enum CallError {
         /// When to come again, if it said so.
         retry_after: Option<Duration>,
     },
-    /// The API server will not do it however often it is asked, or its answer makes no sense.
+    /// An answer came that makes no sense; a write may have been done.
+    #[error("{deed}: the answer makes no sense: {reason}")]
+    Garbled {
+        /// The deed.
+        deed: String,
+        /// The chain of causes.
+        reason: String,
+    },
+    /// The API server will not do it however often it is asked.
     #[error("{deed}: {message}")]
     Refused {
         /// The deed.
@@ -95,6 +106,13 @@ pub async fn call_within<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
     let within = within.min(LIMIT);
+    let end = Instant::now() + within;
+    let mut request = pin!(request);
+    // The clock first: a process that was stopped and goes on must not send what is too late.
+    let request = poll_fn(|context| match Instant::now() < end {
+        true => request.as_mut().poll(context),
+        false => Poll::Pending,
+    });
     match tokio::time::timeout(within, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(CallError::new(deed(), &error)),
@@ -109,6 +127,7 @@ impl CallError {
             kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
                 Self::Unreachable { deed, reason: chain(error) }
             }
+            kube::Error::SerdeError(_) => Self::Garbled { deed, reason: chain(error) },
             _ => Self::Refused { deed, message: chain(error) },
         }
     }
@@ -165,4 +184,35 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_whose_time_is_over_is_not_sent() {
+        let is_sent = Cell::new(false);
+        let request = async {
+            is_sent.set(true);
+            Ok(())
+        };
+        let error = call_within(Duration::ZERO, || "get a".to_owned(), request).await.unwrap_err();
+        assert_eq!(error.to_string(), "get a: no answer from the API server within 0ns");
+        assert!(error.is_passing() && !is_sent.get());
+        let longer = async { Ok(7) };
+        let answer = call_within(Duration::from_secs(3600), || "get a".to_owned(), longer).await;
+        assert_eq!(answer.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_makes_no_sense_is_told_from_a_refusal() {
+        let wrong = serde_json::from_str::<u8>("<html>").unwrap_err();
+        let request = async { Err::<(), _>(kube::Error::SerdeError(wrong)) };
+        let error = call(|| "get a".to_owned(), request).await.unwrap_err();
+        assert!(matches!(error, CallError::Garbled { .. }), "{error:?}");
+        assert!(error.to_string().starts_with("get a: the answer makes no sense"), "{error}");
+    }
 }

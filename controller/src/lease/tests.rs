@@ -208,6 +208,17 @@ async fn a_take_over_whose_answer_is_lost_counts_from_before_it_was_sent() {
 }
 
 #[tokio::test]
+async fn a_renewal_counts_from_before_it_was_sent() {
+    let api = TestApi::start().await.unwrap();
+    api.faults().next("PUT", PATH, Fault::Hang(Duration::from_secs(1)), usize::MAX);
+    let leadership = lead(&lease(&api, "a").await).await;
+    // The second is sent when the first was answered.
+    let answered = |api: &TestApi| (api.count("PUT", PATH) >= 2).then_some(());
+    api.wait("two renewals", answered).await.unwrap();
+    assert!(leadership.fence().margin() <= Some(Duration::from_millis(500)));
+}
+
+#[tokio::test]
 async fn two_candidates_never_lead_at_once() {
     let api = TestApi::start().await.unwrap();
     put(&api, &json!({"holderIdentity": "", "leaseDurationSeconds": 1}));

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::allocation::Node;
+use crate::allocation::choose::Rankings;
 use crate::claim::filter::{Filter, FilterError, Step};
 use crate::pool::DeviceSet;
 
-/// Results by layout and selector.
+/// Results by layout and selector, and answers by shape of problem: of one cluster, and of claims that were parsed with
+/// one [`Classes`](crate::claim::Classes).
 #[derive(Debug, Default)]
 pub struct Evaluations {
     known: BTreeMap<(usize, usize), StepResults>,
+    /// Answers of nodes by shape of problem.
+    pub(super) rankings: Rankings,
 }
 
 /// Entries kept; beyond them the results are computed anew. One takes some hundred bytes.

@@ -1,7 +1,8 @@
 //! Which node and which devices a pod's pending claims get.
 //!
 //! [`Problem`] says what the claims ask for, [`Cluster`] what nodes have and who holds it. On one node
-//! [`solve`] finds the best grant or says what is missing; [`decide`] chooses among nodes.
+//! [`solve`] finds the best grant or says what is missing; [`choose`] chooses among nodes, and [`decide`] says of each
+//! why or why not.
 //!
 //! ```text
 //! Claim -> Problem -> alike devices -> sets -> blocks -> search -> Grant -> Allocation
@@ -10,11 +11,14 @@
 pub mod alike;
 pub mod block;
 pub mod capacity;
+mod change_log;
+pub mod choose;
 pub mod evaluation;
 pub mod ledger;
 pub mod node;
 pub mod problem;
 pub mod reason;
+mod refusal;
 pub mod result;
 pub mod score;
 pub mod search;
@@ -24,6 +28,7 @@ pub mod solve;
 pub mod state;
 pub mod supply;
 
+pub use choose::{Choice, Refusal, choose, judge, refuse};
 pub use evaluation::Evaluations;
 pub use node::{Answer, Candidate, Decision, Rank, decide};
 pub use problem::Problem;

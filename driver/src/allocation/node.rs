@@ -109,7 +109,8 @@ pub fn decide(
     Ok(Decision { problem, chosen, optimal, answers })
 }
 
-fn spent_budget(answer: &Answer) -> bool {
+/// The search budget was spent.
+pub(super) fn spent_budget(answer: &Answer) -> bool {
     match answer {
         Answer::Fits(grant) => !grant.optimal,
         Answer::Short(shortage) => **shortage == Shortage::Budget,
@@ -118,7 +119,7 @@ fn spent_budget(answer: &Answer) -> bool {
 }
 
 /// Answers by node state: nodes that are alike and have the same devices free have the same answer.
-struct States<'a> {
+pub(super) struct States<'a> {
     problem: &'a Problem,
     filters: Vec<&'a Filter>,
     /// A selector reads what is unique to a node.
@@ -129,13 +130,15 @@ struct States<'a> {
 }
 
 impl<'a> States<'a> {
-    fn new(problem: &'a Problem, evaluations: &'a mut Evaluations, steps: u32) -> Self {
+    /// No answer is known yet.
+    pub(super) fn new(problem: &'a Problem, evaluations: &'a mut Evaluations, steps: u32) -> Self {
         let filters: Vec<&Filter> = problem.filters.iter().map(|wanted| &wanted.filter).collect();
         let reads_identity = filters.iter().any(|filter| filter.reads_identity());
         Self { problem, filters, reads_identity, evaluations, known: BTreeMap::new(), steps }
     }
 
-    fn answer(&mut self, node: &Node) -> (Answer, Option<Rank>) {
+    /// What a node can give, and its rank without its name.
+    pub(super) fn answer(&mut self, node: &Node) -> (Answer, Option<Rank>) {
         if self.reads_identity {
             return self.compute(node);
         }

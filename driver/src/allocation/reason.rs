@@ -1,12 +1,11 @@
-//! Refusals in words that a person can act on: what is missing, where, and who holds it.
+//! What is missing on a node, in words that a person can act on: what, where, and who holds it.
 
 use std::fmt::Write as _;
 
 use lanemate_api::PathClass;
 
-use crate::allocation::node::{Answer, Decision};
 use crate::allocation::problem::{Item, Problem, Rule};
-use crate::allocation::{Cluster, Node, Shortage};
+use crate::allocation::{Node, Shortage};
 use crate::claim::Filter;
 use crate::ids::Kind;
 use crate::pool::DeviceSet;
@@ -14,73 +13,17 @@ use crate::pool::DeviceSet;
 /// Places, devices or holders that a reason names before it says "and N more".
 const MAX_NAMED: usize = 4;
 
-impl Decision {
-    /// Why a candidate was not chosen; absent for one where the claims fit.
-    pub fn reason(&self, cluster: &Cluster, name: &str, answer: &Answer) -> Option<String> {
-        let node = cluster.node(name);
-        let reason = match (answer, node) {
-            (Answer::Fits(_), _) => return None,
-            (Answer::Unfit(reason), _) => format!("the pod cannot run here: {reason}"),
-            (Answer::Failed(errors), _) => match errors.first() {
-                Some(error) if errors.len() > 1 => {
-                    format!("{error} (and {} more errors)", errors.len() - 1)
-                }
-                Some(error) => error.to_string(),
-                None => "a selector failed".to_owned(),
-            },
-            (Answer::Short(shortage), Some(node)) => {
-                Explanation { problem: &self.problem, node }.shortage(shortage)
-            }
-            (Answer::Empty | Answer::Short(_), _) => "offers no devices".to_owned(),
-        };
-        let unusable = node.map(|node| node.unusable.as_slice()).unwrap_or_default();
-        let pools = unusable.iter().map(|pool| format!("; pool {}: {}", pool.pool, pool.reason));
-        Some(pools.fold(reason, |reason, pool| reason + &pool))
-    }
-
-    /// The refusal as a whole: the reason of the candidate that comes nearest, and how many there were.
-    pub fn summary(&self, cluster: &Cluster) -> String {
-        let Some((name, answer)) = self.answers.iter().min_by_key(|(_, answer)| distance(answer))
-        else {
-            return "there is no node".to_owned();
-        };
-        let reason = self.reason(cluster, name, answer).unwrap_or_default();
-        match self.answers.len() {
-            1 => format!("node {name}: {reason}"),
-            nodes => format!("none of {nodes} nodes fits; nearest is {name}: {reason}"),
-        }
-    }
-
-    /// Nothing fits, and some candidate failed on an error.
-    pub fn failed(&self) -> bool {
-        self.chosen.is_none() && self.answers.iter().any(|(_, a)| matches!(a, Answer::Failed(_)))
-    }
-}
-
-/// How far from fitting an answer is: errors first, since they have to be mended first.
-fn distance(answer: &Answer) -> (u8, std::cmp::Reverse<u32>) {
-    let reached = |n| std::cmp::Reverse(n);
-    match answer {
-        Answer::Fits(_) => (0, reached(0)),
-        Answer::Failed(_) => (1, reached(0)),
-        Answer::Short(shortage) => match **shortage {
-            Shortage::Together | Shortage::Budget => (2, reached(0)),
-            Shortage::Sets { reached: sets, .. } => (3, reached(sets)),
-            Shortage::Devices { .. } => (4, reached(0)),
-        },
-        Answer::Unfit(_) => (5, reached(0)),
-        Answer::Empty => (6, reached(0)),
-    }
-}
-
 /// A problem and the node that cannot serve it.
-struct Explanation<'a> {
-    problem: &'a Problem,
-    node: &'a Node,
+pub(super) struct Explanation<'a> {
+    /// What is asked for.
+    pub(super) problem: &'a Problem,
+    /// Where it was looked for.
+    pub(super) node: &'a Node,
 }
 
 impl Explanation<'_> {
-    fn shortage(&self, shortage: &Shortage) -> String {
+    /// Says what is missing.
+    pub(super) fn shortage(&self, shortage: &Shortage) -> String {
         match shortage {
             Shortage::Devices { filters, needed } => self.devices(filters, *needed),
             Shortage::Sets { item, reached } => self.sets(&self.problem.items[*item], *reached),

@@ -100,6 +100,18 @@ impl Classes {
         self.resources.insert(class.metadata.name.clone().unwrap_or_default(), class);
     }
 
+    /// Removes a DeviceClass.
+    pub fn remove_device_class(&mut self, name: &str) {
+        self.ready.clear();
+        self.devices.remove(name);
+    }
+
+    /// Removes a ResourceClass.
+    pub fn remove_resource_class(&mut self, name: &str) {
+        self.ready.clear();
+        self.resources.remove(name);
+    }
+
     /// The class of a name.
     pub fn get(&mut self, name: &str) -> Result<Arc<Class>, ClassError> {
         if let Some(class) = self.ready.get(name) {

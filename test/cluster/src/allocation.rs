@@ -6,19 +6,27 @@ use serde_json::{Value, json};
 use crate::cluster::{DRIVER, NODE};
 
 /// What goes into `status.allocation` and `status.reservedFor` of a claim. Devices are of this
-/// driver, in the pool of the cluster's node.
+/// driver, in the pool of a node, [`NODE`] unless said otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Allocation {
+    node: Option<String>,
     results: Vec<Value>,
     config: Vec<Value>,
     reserved_for: Vec<Value>,
 }
 
 impl Allocation {
+    /// An allocation of devices of another node than [`NODE`].
+    #[must_use]
+    pub fn on(node: &str) -> Allocation {
+        Allocation { node: Some(node.to_owned()), ..Allocation::default() }
+    }
+
     /// Grants a device to a request; several to one request come in this order.
     #[must_use]
     pub fn grant(self, request: &str, device: &str) -> Allocation {
-        let granted = json!({"request": request, "driver": DRIVER, "pool": NODE, "device": device});
+        let pool = self.node();
+        let granted = json!({"request": request, "driver": DRIVER, "pool": pool, "device": device});
         self.result(granted)
     }
 
@@ -49,11 +57,15 @@ impl Allocation {
         self
     }
 
+    fn node(&self) -> &str {
+        self.node.as_deref().unwrap_or(NODE)
+    }
+
     /// The `status` of the claim. The node selector has the one form that lets a node's plugin
     /// write to the claim; without the time stamp, kube-scheduler would set it later and be
     /// refused.
     pub(crate) fn status(&self, time: &str) -> Value {
-        let only_there = json!({"key": "metadata.name", "operator": "In", "values": [NODE]});
+        let only_there = json!({"key": "metadata.name", "operator": "In", "values": [self.node()]});
         json!({
             "allocation": {
                 "allocationTimestamp": time,

@@ -60,6 +60,11 @@ impl Cluster {
         &self.logs
     }
 
+    /// `hack/cluster` or `hack/control-plane`, whichever started it.
+    pub(crate) fn command(&self) -> &Path {
+        &self.command
+    }
+
     /// A namespace of its own for a test, deleted when dropped. One per test: a second one could
     /// wait for a test that waits for the first.
     pub async fn namespace(&self, test: &str) -> anyhow::Result<TestNamespace> {

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
 
 use crate::allocation::Allocation;
 use crate::cluster::Turn;
@@ -60,6 +62,14 @@ impl TestNamespace {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Puts a label on the namespace.
+    pub async fn label(&self, key: &str, value: &str) -> anyhow::Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let labels = Patch::Merge(json!({"metadata": {"labels": {key: value}}}));
+        let patched = namespaces.patch(&self.name, &PatchParams::default(), &labels).await;
+        patched.map(drop).with_context(|| format!("label namespace {} {key}={value}", self.name))
     }
 
     /// The objects of one kind in it.
@@ -114,13 +124,43 @@ impl TestNamespace {
         .await
     }
 
+    /// Says of a pod what kubelet would, on a node that has none: `Running`, `Succeeded`, `Failed`.
+    pub async fn set_phase(&self, pod: &str, phase: &str) -> anyhow::Result<Pod> {
+        let pods: Api<Pod> = self.api();
+        let status = Patch::Merge(json!({"status": {"phase": phase}}));
+        let patched = pods.patch_status(pod, &PatchParams::default(), &status).await;
+        patched.with_context(|| format!("set pod {pod} {phase}"))
+    }
+
+    /// Waits until the pod has a node, and says which.
+    pub async fn pod_bound(&self, pod: &str) -> anyhow::Result<String> {
+        let pods: Api<Pod> = self.api();
+        let bound = until(&format!("pod {pod} to be bound"), async || {
+            let found = pods.get(pod).await?;
+            let node = found.spec.and_then(|spec| spec.node_name);
+            Ok(node.ok_or_else(|| format!("{:?}", found.status.and_then(|s| s.conditions))))
+        })
+        .await;
+        bound.with_context(|| self.describe())
+    }
+
     /// Writes an allocation, as a controller would: first the finalizer, then the status.
     pub async fn allocate(
         &self,
         claim: &str,
         allocation: &Allocation,
     ) -> anyhow::Result<ResourceClaim> {
-        let claims: Api<ResourceClaim> = self.api();
+        self.allocate_as(self.client.clone(), claim, allocation).await
+    }
+
+    /// The same by another than the administrator.
+    pub async fn allocate_as(
+        &self,
+        client: Client,
+        claim: &str,
+        allocation: &Allocation,
+    ) -> anyhow::Result<ResourceClaim> {
+        let claims: Api<ResourceClaim> = Api::namespaced(client, &self.name);
         let mut object = claims.get(claim).await.context("read the claim to allocate")?;
         let finalizers = object.finalizers_mut();
         if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
@@ -172,6 +212,20 @@ impl Drop for TestNamespace {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.describe());
+        }
+        // Nobody else ends pods on a node that has no kubelet.
+        if let Some(command) = std::env::var_os("LANEMATE_CLUSTER_COMMAND")
+            && Path::new(&command).ends_with("control-plane")
+        {
+            let ended = Command::new("kubectl")
+                .args(["--namespace", &self.name, "delete", "pods", "--all", "--wait=false"])
+                .args(["--grace-period", "0", "--force"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            if !ended.as_ref().is_ok_and(ExitStatus::success) {
+                eprintln!("delete the pods of {}: {ended:?}", self.name);
+            }
         }
         let deleted = Command::new("kubectl")
             .args(["delete", "namespace", &self.name, "--wait=false"])

@@ -12,10 +12,14 @@ use crate::testing::cluster::{
 };
 
 /// A small generator with a seed (xorshift64*), so that a failure can be run again.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -23,7 +27,7 @@ impl Random {
         usize::try_from(mixed >> 33).unwrap() % bound
     }
 
-    fn one_in(&mut self, n: usize) -> bool {
+    pub(super) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
@@ -32,7 +36,7 @@ impl Random {
     }
 }
 
-fn devices(random: &mut Random, most: usize) -> Vec<TestDevice> {
+pub(super) fn devices(random: &mut Random, most: usize) -> Vec<TestDevice> {
     let roots = 1 + random.below(4);
     let islands = random.below(3);
     let nested = random.one_in(3);
@@ -76,7 +80,7 @@ fn locality(random: &mut Random) -> Value {
 }
 
 /// A claim of at most `most` devices.
-fn claim(random: &mut Random, name: &str, most: u32) -> (Value, Vec<Value>) {
+pub(super) fn claim(random: &mut Random, name: &str, most: u32) -> (Value, Vec<Value>) {
     let count = |random: &mut Random, size: u32| {
         1 + u32::try_from(random.below((most / size).max(1) as usize)).unwrap()
     };
@@ -154,7 +158,7 @@ struct Case {
 }
 
 fn case(seed: u64) -> Case {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let cluster = cluster(&[("n", devices(&mut random, 9))]);
     let length = cluster.node("n").map_or(0, |node| node.layout.len());
     let free = (0..length).filter(|_| !random.one_in(6)).collect();

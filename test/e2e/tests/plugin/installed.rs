@@ -79,7 +79,7 @@ impl Plugin {
         let machine = fs::read_to_string(capture)?.replace(number, other);
         fs::write(directory.path().join("machine.yaml"), machine)?;
         apply_rights()?;
-        write_kubeconfig(&directory.path().join("kubeconfig"), &server()?)?;
+        write_kubeconfig(&directory.path().join("kubeconfig"), &server()?, NODE)?;
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let log = cluster.logs().join("kubelet-plugin.log");
         Ok(Self { process: None, directory, log, flags: owned(flags), pod: owned(pod) })
@@ -87,7 +87,7 @@ impl Plugin {
 
     /// Leads the plugin to the API server through another address, from its next start on.
     pub fn reach(&self, server: &str) -> anyhow::Result<()> {
-        write_kubeconfig(&self.directory.path().join("kubeconfig"), server)
+        write_kubeconfig(&self.directory.path().join("kubeconfig"), server, NODE)
     }
 
     /// Starts the process and waits until it is ready.
@@ -176,10 +176,11 @@ pub fn server() -> anyhow::Result<String> {
     kubectl(&["config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"])
 }
 
-/// A kubeconfig of the plugin's service account, and of nobody else.
-pub fn write_kubeconfig(file: &Path, server: &str) -> anyhow::Result<()> {
-    let token =
-        kubectl(&["create", "token", "lanemate-kubelet-plugin", "--namespace", "lanemate-system"])?;
+/// A kubeconfig of the plugin's service account on a node, as its pod there has it, and of nobody else.
+pub fn write_kubeconfig(file: &Path, server: &str, node: &str) -> anyhow::Result<()> {
+    let account = ["create", "token", "lanemate-kubelet-plugin", "--namespace", "lanemate-system"];
+    let bound = ["--bound-object-kind", "Node", "--bound-object-name", node];
+    let token = kubectl(&[account.as_slice(), bound.as_slice()].concat())?;
     let raw = ["config", "view", "--raw", "--flatten", "-o"];
     let authority = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
     let authority = kubectl(&[raw.as_slice(), &[authority]].concat())?;

@@ -70,7 +70,7 @@ async fn slices_of_every_captured_machine_come_back_as_they_were_sent() -> anyho
     let directory = tempfile::tempdir()?;
     let kubeconfig = directory.path().join("kubeconfig");
     apply_rights()?;
-    write_kubeconfig(&kubeconfig, &server()?)?;
+    write_kubeconfig(&kubeconfig, &server()?, &node.0)?;
     let machine =
         |host: &str| Arc::new(Machine::from_facts(&node.0, facts(host), None, &Policy::default()));
     let (machines, machine_now) = watch::channel(machine(HOSTS[0]));

@@ -1,14 +1,38 @@
-//! Whether a pod may run on a node, as far as objects alone tell.
+//! Whether a pod may run on a node, as kube-scheduler judges it.
 //!
-//! Node name, node selector, required node affinity, taints and cordons are judged as kube-scheduler
-//! judges them; CPU, memory, ports and spreading are not.
+//! [`fits`] goes by what the Pod and the Node say of themselves: node name, node selector, required node affinity,
+//! taints and cordons. [`fits_fully`] adds what depends on other pods and objects: resources, host ports, required
+//! affinity between pods, spreading, and the places of bound volumes.
+//!
+//! ```text
+//! Pod -> PodNeeds --------------------> fits_fully <- NodeView, NodeLoad, Volumes
+//!            `--> Surroundings::around --> Around ----^
+//! ```
+
+pub mod foreign_claims;
+pub mod full;
+pub mod load;
+pub mod needs;
+pub mod requests;
+pub mod rules;
+pub mod surroundings;
+pub mod volumes;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
 };
+use lanemate_api::Quantity;
+
+pub use foreign_claims::{ForeignClaims, ForeignFit, NotJudged};
+pub use full::fits_fully;
+pub use load::NodeLoad;
+pub use needs::PodNeeds;
+pub use surroundings::{Around, PodId, Surroundings};
+pub use volumes::{BoundVolume, Volumes};
 
 /// Label that every kubelet sets to the name of its node.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -28,6 +52,10 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`: the node is cordoned.
     pub unschedulable: bool,
+    /// `status.allocatable`, rounded as kube-scheduler rounds; absent when unknown: then there is no limit.
+    pub allocatable: Option<BTreeMap<Arc<str>, Quantity>>,
+    /// Condition `Ready`; absent when it is not reported.
+    pub ready: Option<bool>,
 }
 
 /// Why a pod may not run on a node, as one clause for people.
@@ -49,12 +77,16 @@ impl NodeView {
 
     /// The view of a Node object. Its labels are taken as they are.
     pub fn of(node: &Node) -> Self {
-        let spec = node.spec.as_ref();
+        let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
+        let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions.find(|condition| condition.type_ == "Ready");
         Self {
             name: node.metadata.name.clone().unwrap_or_default(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
             unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
+            allocatable: status.and_then(|status| status.allocatable.as_ref()).map(requests::list),
+            ready: ready.map(|condition| condition.status == "True"),
         }
     }
 }
@@ -71,26 +103,53 @@ impl fmt::Display for Unfit {
 /// because those only keep new pods away.
 pub fn fits(pod: &Pod, node: &NodeView) -> Result<(), Unfit> {
     let Some(spec) = &pod.spec else { return Ok(()) };
-    let bound_to = spec.node_name.as_deref().filter(|name| !name.is_empty());
-    if let Some(name) = bound_to
-        && name != node.name
-    {
-        return Err(unfit(format!("the pod is bound to node {name}")));
-    }
-    node_selector_met(spec, node)?;
-    node_affinity_met(spec, node)?;
-    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    if bound_to.is_none() {
-        cordon_tolerated(tolerations, node)?;
-    }
-    let repels = |taint: &&Taint| match taint.effect.as_str() {
-        "NoExecute" => true,
-        "NoSchedule" => bound_to.is_none(),
-        _ => false,
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let wishes = NodeWishes {
+        bound_to: spec.node_name.as_deref().filter(|name| !name.is_empty()),
+        selector: spec.node_selector.as_ref(),
+        affinity: affinity
+            .and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref()),
+        tolerations: spec.tolerations.as_deref().unwrap_or_default(),
     };
-    match node.taints.iter().filter(repels).find(|taint| !tolerated(tolerations, taint)) {
-        Some(taint) => Err(unfit(format!("taint {} is not tolerated", describe_taint(taint)))),
-        None => Ok(()),
+    wishes.met_by(node)
+}
+
+/// What a pod says of nodes.
+#[derive(Clone, Copy, Debug)]
+struct NodeWishes<'a> {
+    bound_to: Option<&'a str>,
+    selector: Option<&'a BTreeMap<String, String>>,
+    affinity: Option<&'a NodeSelector>,
+    tolerations: &'a [Toleration],
+}
+
+impl NodeWishes<'_> {
+    fn met_by(&self, node: &NodeView) -> Result<(), Unfit> {
+        if let Some(name) = self.bound_to
+            && name != node.name
+        {
+            return Err(unfit(format!("the pod is bound to node {name}")));
+        }
+        node_selector_met(self.selector, node)?;
+        node_affinity_met(self.affinity, node)?;
+        if self.bound_to.is_none() {
+            cordon_tolerated(self.tolerations, node)?;
+        }
+        match self.repelled_by(node) {
+            Some(taint) => Err(unfit(format!("taint {} is not tolerated", describe_taint(taint)))),
+            None => Ok(()),
+        }
+    }
+
+    /// A taint that keeps the pod away.
+    fn repelled_by<'n>(&self, node: &'n NodeView) -> Option<&'n Taint> {
+        let repels = |taint: &&Taint| match taint.effect.as_str() {
+            "NoExecute" => true,
+            "NoSchedule" => self.bound_to.is_none(),
+            _ => false,
+        };
+        let mut repelling = node.taints.iter().filter(repels);
+        repelling.find(|taint| !tolerated(self.tolerations, taint))
     }
 }
 
@@ -106,9 +165,11 @@ fn unfit(reason: String) -> Unfit {
     Unfit { reason }
 }
 
-fn node_selector_met(spec: &PodSpec, node: &NodeView) -> Result<(), Unfit> {
-    let wanted = spec.node_selector.iter().flatten();
-    for (key, value) in wanted {
+fn node_selector_met(
+    wanted: Option<&BTreeMap<String, String>>,
+    node: &NodeView,
+) -> Result<(), Unfit> {
+    for (key, value) in wanted.into_iter().flatten() {
         if node.labels.get(key) != Some(value) {
             let has = describe_label(node, key);
             return Err(unfit(format!("node selector {key}={value} not met ({has})")));
@@ -117,11 +178,7 @@ fn node_selector_met(spec: &PodSpec, node: &NodeView) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn node_affinity_met(spec: &PodSpec, node: &NodeView) -> Result<(), Unfit> {
-    let required =
-        spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref()).and_then(
-            |affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref(),
-        );
+fn node_affinity_met(required: Option<&NodeSelector>, node: &NodeView) -> Result<(), Unfit> {
     match required {
         Some(selector) if !node_selector_matches(selector, node) => {
             Err(unfit(format!("required node affinity not met: {}", why_unmet(selector, node))))

@@ -1,0 +1,10 @@
+//! Tests that need a control plane and no kubelet: `hack/e2e` runs them in one of `hack/control-plane`.
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+mod components;
+mod fence;
+mod gate;
+mod ground;
+mod node_fence;
+mod proxy;
+mod rights;
