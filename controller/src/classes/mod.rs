@@ -18,20 +18,23 @@ mod waits;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassSpec};
 use lanemate_api::ResourceClass;
 
 use self::compile::{Broken, Standing, differs, wanted};
-use self::protect::{is_deleting, with_protection};
+use self::protect::{is_deleting, users, with_protection};
 use self::status::{Verdict, with_verdict};
 use self::waits::Waits;
 use crate::change::{Change, ClassChange, Report};
 use crate::id::{Id, Key, Uid};
+use crate::index::Index;
 use crate::plan::{About, Notice, Planned};
 
 /// Writes of one round: classes are few and change seldom, and pods that wait come first.
 const MOST_CHANGES: usize = 16;
+/// Between two looks at all claims: with 20,000 of them a look takes milliseconds, and rounds come a hundred times a second.
+const BETWEEN_LOOKS: SignedDuration = SignedDuration::from_secs(1);
 
 /// What is known of one class.
 #[derive(Clone, Debug)]
@@ -59,11 +62,36 @@ pub struct Step {
 #[derive(Debug, Default)]
 pub struct ClassPlanner {
     waits: Waits,
+    looked: Option<Timestamp>,
 }
 
 impl ClassPlanner {
-    /// The next write of each class that needs one and does not wait for an earlier one.
-    pub fn plan<'a>(
+    /// The next write of each class that needs one and does not wait for an earlier one; each is started in the index.
+    /// A round looks at every claim, so that within a second of the last one it waits.
+    pub fn plan(&mut self, index: &mut Index, now: Timestamp) -> Planned {
+        let next = self.looked.and_then(|looked| looked.checked_add(BETWEEN_LOOKS).ok());
+        if let Some(next) = next.filter(|next| *next > now) {
+            return Planned { next: Some(next), ..Planned::default() };
+        }
+        self.looked = Some(now);
+        let mut users = users(index);
+        let classes: Vec<ResourceClass> = index.resource_classes().cloned().collect();
+        let compiled: Vec<_> =
+            classes.iter().map(|class| compile::compile(class, index.classes())).collect();
+        let seen = classes.iter().zip(compiled).map(|(class, compiled)| {
+            let name = class.metadata.name.as_deref().unwrap_or_default();
+            let device_class = index.device_class(name);
+            Seen { class, device_class, compiled, user: users.remove(name) }
+        });
+        let seen: Vec<Seen<'_>> = seen.collect();
+        let planned = self.plan_seen(seen, now);
+        for change in &planned.changes {
+            index.start(change, now);
+        }
+        planned
+    }
+
+    fn plan_seen<'a>(
         &mut self,
         classes: impl IntoIterator<Item = Seen<'a>>,
         now: Timestamp,
