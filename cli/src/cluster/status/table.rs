@@ -137,6 +137,6 @@ fn waiting(status: &Status, paint: Paint) -> String {
     if left > 0 {
         out += &format!("and {} more: -o json\n", counted(left, "pod"));
     }
-    out += "lanemate explain pod/NAME -n NAMESPACE says why\n";
+    out += "why: lanemate explain pod/NAME -n NAMESPACE\n";
     out
 }

@@ -117,7 +117,7 @@ n2: lanemate.dev/port-down:NoSchedule on nic-31
 WAITING
 ml/early  1m0s  early
 ml/late  30s  late
-lanemate explain pod/NAME -n NAMESPACE says why
+why: lanemate explain pod/NAME -n NAMESPACE
 ";
     assert_eq!(text, expect);
 }
