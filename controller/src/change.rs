@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lanemate_api::ResourceClass;
 
 use crate::id::{Id, Version};
@@ -116,6 +117,24 @@ pub enum ClassChange {
     Status(ResourceClass),
     /// Writes the finalizers of the class, at the version in its metadata.
     Finalizers(ResourceClass),
+}
+
+impl ClassChange {
+    /// The deed, for the log.
+    pub fn words(&self) -> String {
+        let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
+        match self {
+            Self::Create(class) => format!("create deviceclass {}", name(&class.metadata)),
+            Self::Replace(class) => format!("replace deviceclass {}", name(&class.metadata)),
+            Self::Delete(class) => format!("delete deviceclass {}", name(&class.metadata)),
+            Self::Status(class) => {
+                format!("tell the status of resourceclass {}", name(&class.metadata))
+            }
+            Self::Finalizers(class) => {
+                format!("set the finalizers of resourceclass {}", name(&class.metadata))
+            }
+        }
+    }
 }
 
 /// A change that is over.

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lanemate_runtime::telemetry::{answer, health, metrics_server};

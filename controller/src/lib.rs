@@ -12,8 +12,15 @@
 pub mod args;
 pub mod change;
 pub mod classes;
+pub mod health;
 pub mod id;
 pub mod index;
 pub mod lease;
 pub mod plan;
+pub mod rounds;
+pub mod run;
+pub mod settings;
+pub mod telemetry;
+pub mod telling;
+pub mod watch;
 pub mod write;

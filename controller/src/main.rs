@@ -1,3 +1,10 @@
 //! The program `lanemate-controller`.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use lanemate_controller::args::Cli;
+
+fn main() -> ExitCode {
+    lanemate_controller::run::run(Cli::parse())
+}

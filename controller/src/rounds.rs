@@ -54,7 +54,12 @@ pub struct Writing {
 
 impl Rounds {
     /// The owner of an empty index.
-    pub fn new(index: Index, planner: Planner, teller: Teller, state: watch::Sender<State>) -> Self {
+    pub fn new(
+        index: Index,
+        planner: Planner,
+        teller: Teller,
+        state: watch::Sender<State>,
+    ) -> Self {
         Self { index, planner, teller, state }
     }
 
@@ -97,8 +102,10 @@ impl Rounds {
     }
 
     fn finish(&mut self, report: &Report) {
+        let now = Timestamp::now();
         self.teller.report(report);
-        self.index.finish(report, Timestamp::now());
+        self.planner.note(report, now);
+        self.index.finish(report, now);
     }
 
     /// Plans once; how long to sleep if nothing happens.

@@ -100,23 +100,31 @@ async fn begin_and_end(settings: Settings) -> anyhow::Result<()> {
     process::register(&mut registry, "lanemate_controller");
     let mut tasks = Tasks::new();
     if let Some(address) = settings.http_address {
-        let listener = health::bind(address).with_context(|| format!("bind --http-address {address}"))?;
-        let served = health::serve(listener, Health::new(seen), Arc::new(registry), tasks.stop().requested());
+        let listener =
+            health::bind(address).with_context(|| format!("bind --http-address {address}"))?;
+        let served = health::serve(
+            listener,
+            Health::new(seen),
+            Arc::new(registry),
+            tasks.stop().requested(),
+        );
         tasks.begin("http", served);
     }
     let lease = Lease::new(connection.client.clone(), lease_settings(&settings))?;
+    let stop = tasks.stop().receiver();
     let leadership = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, "ending: another instance works");
             None
         }
         ended = tasks.first_end() => return Err(ended.into()),
-        leadership = lease.acquire(tasks.stop().receiver()) => leadership,
+        leadership = lease.acquire(stop) => leadership,
     };
     let led = match leadership {
         Some(leadership) => {
             metrics.leads(true);
-            lead(&settings, connection, metrics, state, (leadership, &mut signals, &mut tasks)).await
+            lead(&settings, connection, metrics, state, (leadership, &mut signals, &mut tasks))
+                .await
         }
         None => Ok(()),
     };
@@ -185,7 +193,9 @@ async fn lead(
             tracing::warn!(in_doubt, "writes are in doubt: the lease is kept until it runs out");
         }
         Ok(Err(error)) => return Err(anyhow!("the writer has failed: {error}")),
-        Err(_) => tracing::warn!(within = ?JOBS_WITHIN, "jobs did not end: the lease runs out by itself"),
+        Err(_) => {
+            tracing::warn!(within = ?JOBS_WITHIN, "jobs did not end: the lease runs out by itself")
+        }
     }
     Ok(())
 }

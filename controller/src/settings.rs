@@ -136,7 +136,13 @@ mod tests {
     #[test]
     fn two_instances_of_one_name_have_identities_of_their_own() {
         let of = || {
-            let cli = Cli::parse_from(["lanemate-controller", "--identity", "a", "--http-address", "off"]);
+            let cli = Cli::parse_from([
+                "lanemate-controller",
+                "--identity",
+                "a",
+                "--http-address",
+                "off",
+            ]);
             Settings::check(cli).unwrap().identity
         };
         let (one, other) = (of(), of());

@@ -38,7 +38,11 @@ impl Teller {
             Outcome::Refused(why) => tracing::warn!(change = what, why, "the API server refuses"),
             Outcome::Fenced => tracing::warn!(change = what, "not written: the lease may be lost"),
             Outcome::Dropped(fields) => {
-                tracing::error!(change = what, ?fields, "the API server drops fields: see `lanemate check`");
+                tracing::error!(
+                    change = what,
+                    ?fields,
+                    "the API server drops fields: see `lanemate check`"
+                );
             }
         }
     }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, Resource};
@@ -33,7 +33,9 @@ const PAGE: u32 = 500;
 const ABSENT: Duration = Duration::from_secs(60);
 
 /// A kind that can be watched.
-trait Watched: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static {
+trait Watched:
+    Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static
+{
     /// The kind.
     const KIND: Kind;
     /// Under this name in the log.
@@ -69,6 +71,7 @@ watched! {
     DeviceTaintRule => TaintRule, "watch devicetaintrules", optional = true;
     PersistentVolume => Volume, "watch persistentvolumes";
     PersistentVolumeClaim => VolumeClaim, "watch persistentvolumeclaims";
+    Namespace => Namespace, "watch namespaces";
 }
 
 /// Begins a watch of every kind; what they tell comes out here.
@@ -85,6 +88,7 @@ pub fn begin(client: &Client, tasks: &mut Tasks) -> mpsc::Receiver<Update> {
     begin.kind::<DeviceTaintRule>();
     begin.kind::<PersistentVolume>();
     begin.kind::<PersistentVolumeClaim>();
+    begin.kind::<Namespace>();
     receiver
 }
 
@@ -162,7 +166,10 @@ fn update_of<K: Watched>(event: Event<K>, listed: &mut Vec<Object>) -> Option<Up
 }
 
 /// The watch mends itself; how long to leave the API server alone before.
-fn failed<K: Watched>(error: &watcher::Error, backoff: &mut Backoff) -> (Option<Update>, Option<Duration>) {
+fn failed<K: Watched>(
+    error: &watcher::Error,
+    backoff: &mut Backoff,
+) -> (Option<Update>, Option<Duration>) {
     if K::OPTIONAL && is_not_served(error) {
         tracing::debug!(watch = K::NAME, "the API server does not serve this kind");
         return (Some(Update::Reset(K::KIND, Vec::new())), Some(ABSENT));

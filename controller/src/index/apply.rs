@@ -226,6 +226,9 @@ impl Index {
             self.remove_claim(&key, now);
         }
         self.claim_keys.insert(key, uid.clone());
+        for class in &facts.classes {
+            self.askers.entry(Arc::clone(class)).or_default().insert(uid.clone());
+        }
         if !self.claims.contains_key(&uid) {
             let empty = ClaimFacts { grant: None, ..facts.clone() };
             self.claims.insert(uid.clone(), ClaimEntry { seen: empty, shown: None, over: None });
@@ -239,7 +242,15 @@ impl Index {
             entry.seen.grant = None;
             entry.over = None;
         });
-        self.claims.remove(&uid);
+        let Some(entry) = self.claims.remove(&uid) else { return };
+        for class in &entry.seen.classes {
+            if let Some(askers) = self.askers.get_mut(class) {
+                askers.remove(&uid);
+                if askers.is_empty() {
+                    self.askers.remove(class);
+                }
+            }
+        }
     }
 
     /// Changes a claim, and with it what it holds and where its pods count.

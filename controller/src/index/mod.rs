@@ -21,6 +21,7 @@ pub mod room;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -114,6 +115,8 @@ pub struct Index {
     claim_keys: BTreeMap<Key, Uid>,
     /// Unfinished pods by the claims that they name.
     users: BTreeMap<Key, BTreeSet<Uid>>,
+    /// Claims by the classes that they ask for.
+    askers: BTreeMap<Arc<str>, BTreeSet<Uid>>,
     nodes: BTreeMap<String, NodeFacts>,
     node_states: BTreeMap<String, NodeState>,
     classes: ClassObjects,
@@ -166,6 +169,7 @@ impl Index {
             claims: BTreeMap::new(),
             claim_keys: BTreeMap::new(),
             users: BTreeMap::new(),
+            askers: BTreeMap::new(),
             nodes: BTreeMap::new(),
             node_states: BTreeMap::new(),
             classes: ClassObjects::default(),
@@ -235,6 +239,19 @@ impl Index {
     /// Unfinished pods that name a claim.
     pub fn users(&self, claim: &Key) -> impl Iterator<Item = &PodFacts> {
         self.users.get(claim).into_iter().flatten().filter_map(|uid| self.pod(uid))
+    }
+
+    /// A claim that uses a class: one that is allocated, or that an unfinished pod names.
+    pub fn user_of_class(&self, class: &str) -> Option<&ClaimFacts> {
+        let askers = self.askers.get(class).into_iter().flatten();
+        let is_used =
+            |claim: &&ClaimFacts| claim.grant.is_some() || self.users.contains_key(&claim.id.key);
+        askers.filter_map(|uid| self.claim_by_uid(uid)).find(is_used)
+    }
+
+    /// Rises when a class changes.
+    pub fn classes_version(&self) -> u64 {
+        self.classes.version
     }
 
     /// All nodes.

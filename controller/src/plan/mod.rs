@@ -1,9 +1,45 @@
 //! What to do next: a function of the index and the time.
 
-use jiff::Timestamp;
+pub mod assignment;
+mod back_off;
+mod belongs;
+mod conjunct;
+mod decide;
+mod head;
+mod kinds;
+pub mod notices;
+pub mod order;
+mod place;
+mod pod;
+mod refusals;
+mod round;
+pub mod stats;
+mod telling;
+pub mod timing;
 
-use crate::change::Change;
+use jiff::{SignedDuration, Timestamp};
+
+use self::kinds::Kinds;
+use self::place::Placing;
+pub use self::stats::Stats;
+use crate::change::{Change, Report};
 use crate::id::Id;
+use crate::index::Index;
+
+/// What an operator may choose.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// A waiting pod older than this keeps later ones off its best node.
+    pub head_waits: SignedDuration,
+}
+
+/// Plans, and remembers from one round to the next what spares it from planning the same again. Nothing is lost when it is
+/// dropped.
+#[derive(Debug, Default)]
+pub struct Planner {
+    placing: Placing,
+    kinds: Kinds,
+}
 
 /// What to do, what to tell, and when to look again.
 #[derive(Debug, Default)]
@@ -14,6 +50,8 @@ pub struct Planned {
     pub notices: Vec<Notice>,
     /// When time alone may change the plan; absent where it does not.
     pub next: Option<Timestamp>,
+    /// What the round saw, for metrics.
+    pub stats: Stats,
 }
 
 /// An event to tell.
@@ -39,3 +77,44 @@ pub enum About {
     /// A ResourceClass, by name and UID.
     Class(Id),
 }
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { head_waits: timing::HEAD_WAITS }
+    }
+}
+
+impl Planner {
+    /// Nothing is remembered yet.
+    pub fn new(settings: Settings) -> Self {
+        Self { placing: Placing::new(settings), kinds: Kinds::default() }
+    }
+
+    /// Plans a round: repairs first, since they free what pods wait for, then pods, then classes. `room` is the number of
+    /// changes that the writer takes; what does not fit waits for the next round. Each change is started in the index.
+    ///
+    /// Nothing is planned before every kind was listed.
+    pub fn plan(&mut self, index: &mut Index, now: Timestamp, room: usize) -> Planned {
+        let mut planned = Planned::default();
+        if index.missing().is_empty() {
+            self.placing.plan(index, now, room, &mut planned);
+            self.kinds.plan(index, now, room, &mut planned);
+        }
+        planned
+    }
+
+    /// A change is over.
+    pub fn note(&mut self, report: &Report, now: Timestamp) {
+        self.kinds.note(report, now);
+    }
+}
+
+impl Planned {
+    /// Asks for a look at this time, at the latest.
+    pub(crate) fn look_at(&mut self, time: Timestamp) {
+        self.next = Some(self.next.map_or(time, |next| next.min(time)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

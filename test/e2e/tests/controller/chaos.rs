@@ -115,7 +115,9 @@ impl Chaos {
         drop(self.scene.nodes.swap_remove(index));
         self.made += 1;
         let name = format!("{}-n{}", self.scene.namespace.name(), self.made);
-        self.scene.add_named_node(&name, "dgx-h100", Mode::Controller, &NodeOptions::default()).await
+        self.scene
+            .add_named_node(&name, "dgx-h100", Mode::Controller, &NodeOptions::default())
+            .await
     }
 
     async fn publish_anew(&mut self) -> anyhow::Result<()> {
@@ -167,11 +169,16 @@ impl Chaos {
         self.scene.sound().await?;
         // Pods whose claim was deleted before it was allocated wait for it for ever: they go.
         for pod in self.scene.pods().list(&ListParams::default()).await?.items {
-            let known: BTreeSet<String> =
-                self.scene.claims().list(&ListParams::default()).await?.items.iter()
-                    .filter(|claim| claim.metadata.deletion_timestamp.is_none())
-                    .map(ResourceExt::name_any)
-                    .collect();
+            let known: BTreeSet<String> = self
+                .scene
+                .claims()
+                .list(&ListParams::default())
+                .await?
+                .items
+                .iter()
+                .filter(|claim| claim.metadata.deletion_timestamp.is_none())
+                .map(ResourceExt::name_any)
+                .collect();
             let names = crate::scene::claim_names(&pod);
             let entries = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
             if names.len() < entries.count() || names.iter().any(|name| !known.contains(name)) {

@@ -211,12 +211,8 @@ async fn an_end_of_any_program_changes_nothing_of_what_was_granted() {
     scene.claim("kept", pairs(2)).await.unwrap();
     scene.pod("keeper", &["kept"]).await.unwrap();
     let kept = scene.placed("keeper").await.unwrap();
-    let components = [
-        Component::Scheduler,
-        Component::ControllerManager,
-        Component::ApiServer,
-        Component::Etcd,
-    ];
+    let components =
+        [Component::Scheduler, Component::ControllerManager, Component::ApiServer, Component::Etcd];
     for (number, component) in components.into_iter().enumerate() {
         let name = format!("p{number}");
         scene.claim(&name, pairs(1)).await.unwrap();

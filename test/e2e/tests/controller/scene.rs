@@ -259,9 +259,11 @@ impl Scene {
         let mut holders = BTreeMap::new();
         for claim in claims.list(&ListParams::default()).await?.items {
             let Some(allocation) = allocation(&claim) else { continue };
-            let node = node_of(allocation).unwrap_or_default().to_owned();
+            let node = node_of(allocation).cloned().unwrap_or_default();
             for device in devices_of(allocation) {
-                if let Some(other) = holders.insert((node.clone(), device.clone()), claim.name_any()) {
+                if let Some(other) =
+                    holders.insert((node.clone(), device.clone()), claim.name_any())
+                {
                     anyhow::bail!("{device} of {node} is in {other} and in {}", claim.name_any());
                 }
             }
@@ -334,8 +336,7 @@ pub fn node_of(allocation: &AllocationResult) -> Option<&String> {
 
 /// Names of the devices of ours that are taken from others.
 pub fn devices_of(allocation: &AllocationResult) -> Vec<String> {
-    let results =
-        allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+    let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
     results
         .filter(|result| result.driver == "lanemate.dev" && result.admin_access != Some(true))
         .map(|result| result.device.clone())

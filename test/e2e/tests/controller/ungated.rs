@@ -10,7 +10,9 @@ use lanemate_test_cluster::{Allocation, Component, Deed, until};
 use serde_json::json;
 
 use crate::ground::{allocated, gates};
-use crate::scene::{FINALIZER, GATE, Scene, allocation, claim_names, devices_of, gpus, node_of, pairs};
+use crate::scene::{
+    FINALIZER, GATE, Scene, allocation, claim_names, devices_of, gpus, node_of, pairs,
+};
 
 /// Long enough to see what must not happen: each of it was measured to come within a second.
 const QUIET: Duration = Duration::from_secs(2);
@@ -47,7 +49,10 @@ async fn an_ungated_pod_that_kube_scheduler_tries_to_serve_uses_our_allocation()
         scene.placed(name).await.unwrap();
         let claim = scene.claims().get(name).await.unwrap();
         let written = claim.managed_fields().iter().find(|entry| {
-            entry.fields_v1.as_ref().is_some_and(|fields| fields.0.to_string().contains("f:allocation"))
+            entry
+                .fields_v1
+                .as_ref()
+                .is_some_and(|fields| fields.0.to_string().contains("f:allocation"))
         });
         let manager = written.and_then(|entry| entry.manager.as_deref());
         assert_eq!(manager, Some("lanemate-controller"), "{name}");
@@ -314,9 +319,7 @@ async fn a_finalizer_that_an_administrator_takes_off_is_put_back() {
 #[tokio::test]
 async fn other_gates_come_first_and_every_term_of_an_affinity_is_pinned() {
     let scene = Scene::new("terms", &["dgx-h100", "dgx-h100"]).await.unwrap();
-    let term = |key: &str, values: Vec<&str>| {
-        json!({"matchExpressions": [{"key": key, "operator": "In", "values": values}]})
-    };
+    let term = |key: &str, values: Vec<&str>| json!({"matchExpressions": [{"key": key, "operator": "In", "values": values}]});
     let nodes: Vec<&str> = scene.nodes.iter().map(|node| node.name()).collect();
     let terms = json!([
         term("kubernetes.io/hostname", nodes.clone()),
@@ -332,7 +335,8 @@ async fn other_gates_come_first_and_every_term_of_an_affinity_is_pinned() {
     scene.pod_with("user", &["one"], spec).await.unwrap();
     tokio::time::sleep(QUIET).await;
     assert!(!allocated(&scene.claims().get("one").await.unwrap()));
-    let gate = json!({"spec": {"schedulingGates": [{"name": "example.com/quota", "$patch": "delete"}]}});
+    let gate =
+        json!({"spec": {"schedulingGates": [{"name": "example.com/quota", "$patch": "delete"}]}});
     scene.pods().patch("user", &PatchParams::default(), &Patch::Strategic(gate)).await.unwrap();
     let placed = scene.placed("user").await.unwrap();
     let pod = scene.pods().get("user").await.unwrap();

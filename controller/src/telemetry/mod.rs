@@ -1,0 +1,3 @@
+//! What the controller tells machines.
+
+pub mod metrics;
