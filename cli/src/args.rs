@@ -8,15 +8,26 @@ use crate::demo::DemoArgs;
 use crate::named::NamedFile;
 use crate::plan::args::PlanArgs;
 
+#[cfg(not(feature = "cluster"))]
+const LONG_ABOUT: &str = "\
+GPUs together with the RDMA NICs under the same PCIe switch, for Kubernetes.
+
+Looks at this machine, or at a captured one (--host), and shows what a Kubernetes node like it would \
+offer. Nothing here needs a cluster or a GPU.";
+#[cfg(feature = "cluster")]
+const LONG_ABOUT: &str = "\
+GPUs together with the RDMA NICs under the same PCIe switch, for Kubernetes.
+
+Looks at this machine, or at a captured one (--host), and shows what a Kubernetes node like it would \
+offer. Only explain, status and check need a cluster, and nothing needs a GPU.";
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "lanemate",
     version,
     about = "GPUs together with the RDMA NICs under the same PCIe switch, for Kubernetes",
-    long_about = "GPUs together with the RDMA NICs under the same PCIe switch, for Kubernetes.\n\n\
-        Looks at this machine, or at a captured one (--host), and shows what a Kubernetes node like \
-        it would offer. Nothing here needs a cluster or a GPU.",
+    long_about = LONG_ABOUT,
     after_help = "\
 Examples:
   lanemate demo                                        the main job, on a captured machine
@@ -70,6 +81,15 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Record a machine as one YAML file, without what identifies it
     Capture(CaptureArgs),
+    /// Say why claims wait, or where they sit, in a cluster
+    #[cfg(feature = "cluster")]
+    Explain(crate::cluster::args::ExplainArgs),
+    /// Show what each node of a cluster offers, what is free, and who waits
+    #[cfg(feature = "cluster")]
+    Status(crate::cluster::args::StatusArgs),
+    /// Say whether a cluster is set up right, and what to do where it is not
+    #[cfg(feature = "cluster")]
+    Check(crate::cluster::args::CheckArgs),
 }
 
 /// Which machines, and how to read them.

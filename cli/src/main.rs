@@ -2,6 +2,8 @@
 
 mod args;
 mod capture;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod config;
 mod demo;
 mod hosts;

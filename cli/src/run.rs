@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use crate::args::{Cli, Command};
+#[cfg(feature = "cluster")]
+use crate::cluster;
 use crate::paint::Paint;
 use crate::{capture, demo, plan, prepare, slices, topology};
 
@@ -20,6 +22,12 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => return plan::run(args, Paint::new(cli.color)),
         Command::Prepare(args) => prepare::run(args)?,
         Command::Capture(args) => capture::run(args)?,
+        #[cfg(feature = "cluster")]
+        Command::Explain(args) => cluster::explain(args, Paint::new(cli.color))?,
+        #[cfg(feature = "cluster")]
+        Command::Status(args) => cluster::status(args, Paint::new(cli.color))?,
+        #[cfg(feature = "cluster")]
+        Command::Check(args) => return cluster::check(args, Paint::new(cli.color)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! Takes the decisions one after another, each on what the ones before have left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use anyhow::bail;
@@ -34,11 +34,25 @@ pub struct Settings {
 }
 
 /// Decisions of which every candidate is judged in words.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Explained {
     None,
-    Refused,
+    /// Refused ones; where claims are given, those of them alone.
+    Refused(Option<BTreeSet<ClaimRef>>),
     All,
+}
+
+impl Explained {
+    fn covers(&self, decision: &Decision, is_refused: bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::Refused(None) => is_refused,
+            Self::Refused(Some(claims)) => {
+                is_refused && decision.claims.iter().any(|claim| claims.contains(claim))
+            }
+            Self::All => true,
+        }
+    }
 }
 
 /// Takes decisions.
@@ -149,10 +163,8 @@ impl<'a> Planner<'a> {
                     return Ok(());
                 }
             };
-        let considered = match (self.settings.explained, &decided.chosen) {
-            (Explained::All, _) | (Explained::Refused, None) => self.considered(&decided),
-            _ => Vec::new(),
-        };
+        let is_explained = self.settings.explained.covers(decision, decided.chosen.is_none());
+        let considered = if is_explained { self.considered(&decided) } else { Vec::new() };
         let answer = match &decided.chosen {
             None => Answer::Refused(self.refusal(decision, &decided)),
             Some((name, grant)) => {

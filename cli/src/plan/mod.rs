@@ -10,7 +10,7 @@ pub mod args;
 mod decide;
 mod explain;
 mod origin;
-mod outcome;
+pub mod outcome;
 mod report;
 mod scene;
 mod table;
@@ -64,12 +64,48 @@ pub fn decided(args: &PlanArgs) -> anyhow::Result<Outcome> {
         repeat: args.repeat,
         explained: match args.output {
             _ if args.explain => Explained::All,
-            PlanOutput::Json => Explained::Refused,
+            PlanOutput::Json => Explained::Refused(None),
             PlanOutput::Table | PlanOutput::Yaml => Explained::None,
         },
     };
     let origins = Origins::of(&objects);
     Planner::new(&pending, origins, &objects.pods, scene, settings).run()
+}
+
+/// Decides everything that is pending in a cluster, as its controller would, with a word on every node for the given
+/// claims. Devices that nodes hold, by holder, are not free either.
+#[cfg(feature = "cluster")]
+pub fn decided_in_cluster(
+    objects: &Objects,
+    held: &[(String, Vec<lanemate_driver::allocation::DeviceId>)],
+    explained: std::collections::BTreeSet<pending::ClaimRef>,
+) -> anyhow::Result<Outcome> {
+    let scene = scene_of_cluster(objects, held)?;
+    let pending =
+        pending::order(&objects.pods, &objects.claims, &objects.templates, &objects.broken());
+    let settings = Settings {
+        mode: Mode::Controller,
+        now: now()?,
+        repeat: None,
+        explained: Explained::Refused(Some(explained)),
+    };
+    Planner::new(&pending, Origins::of(objects), &objects.pods, scene, settings).run()
+}
+
+/// The nodes of a cluster; devices that nodes hold, by holder, are not free.
+#[cfg(feature = "cluster")]
+pub fn scene_of_cluster(
+    objects: &Objects,
+    held: &[(String, Vec<lanemate_driver::allocation::DeviceId>)],
+) -> anyhow::Result<Scene> {
+    let (mut scene, warnings) = Scene::new(objects, &BTreeMap::new(), false)?;
+    for (holder, devices) in held {
+        scene.hold(holder, devices);
+    }
+    for warning in warnings {
+        output::tell(&format!("warning: {warning}"));
+    }
+    Ok(scene)
 }
 
 /// The answer as a person reads it.

@@ -95,6 +95,13 @@ impl Scene {
         warnings
     }
 
+    /// Devices that somebody holds beside what claims say are not free.
+    #[cfg(feature = "cluster")]
+    pub fn hold(&mut self, holder: &str, devices: &[DeviceId]) {
+        // What a claim holds as well stays with it.
+        self.cluster.reserve(holder, devices);
+    }
+
     /// Devices that an allocation takes away from others: those seen by an administrator are not,
     /// and shares of a device do not take all of it.
     fn held_by(&self, allocation: &AllocationResult) -> Vec<DeviceId> {
