@@ -37,7 +37,7 @@ pub struct Placing {
     pub(super) notices: Notices,
     pub(super) back_offs: BackOffs,
     kept: Option<Kept>,
-    /// Pods that get their devices, with their claims and what is to be told when they have them.
+    /// Pods that get their devices, with the claims that are written and what is to be told when they are.
     pub(super) under_way: BTreeMap<Uid, (Id, Vec<Key>, String)>,
     rounds: u64,
 }
@@ -246,7 +246,7 @@ impl Placing {
             (true, Some(pod)) => Some(Release { pod: pod.clone(), pin, assignment }),
         };
         self.refusals.remove(&pod.id.uid);
-        let keys = pod::claims_of(pod);
+        let keys = claims.iter().map(|write| write.claim.key.clone()).collect();
         self.under_way.insert(pod.id.uid.clone(), (pod.id.clone(), keys, words));
         let place = Place { pod: pod.id.clone(), node, claims, release };
         round.push(index, Change::Place(Box::new(place)));

@@ -434,7 +434,13 @@ fn claims_of_another_driver_filter_the_nodes_before_a_pin() {
     world.claim(claim("a", "pair", 1));
     world.claim(claim("b", "other", 1));
     world.pod(gated("p", &["a", "b"]));
-    assert_eq!(deeds(&world.settle()), ["p on n2: allocate a, pin n2"]);
+    let planned = world.settle();
+    assert_eq!(deeds(&planned), ["p on n2: allocate a, pin n2"]);
+    assert_eq!(
+        reasons(&planned),
+        [notices::PLACED],
+        "ours are there; the other is not ours to wait for"
+    );
 
     world.claim(claim("c", "pair", 1));
     world.claim(claim("d", "other", 2));
