@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use crate::change::{Change, Report};
 use crate::index::{Index, Kind, Update};
 use crate::plan::{Planned, Planner};
-use crate::telling::Teller;
+use crate::telling::{About, Teller};
 
 /// Updates taken in before a plan is made: a bound, so that a storm of them does not keep pods waiting.
 const BATCH: usize = 4096;
@@ -121,11 +121,14 @@ impl Rounds {
         let begun = Instant::now();
         let Planned { changes, notices, next, stats } =
             self.planner.plan(&mut self.index, now, jobs.capacity());
-        self.teller.planned(&self.index, &stats, begun.elapsed(), now);
+        let counts = self.planner.troubles();
+        let about = About { stats: &stats, counts: &counts, took: begun.elapsed(), now };
+        self.teller.planned(&mut self.index, &about);
         for notice in notices {
             self.teller.notice(notice);
         }
         for change in changes {
+            self.teller.handed(&change);
             // The plan kept within the capacity, and nobody else sends.
             if let Err(error) = jobs.try_send(change) {
                 tracing::error!(%error, "a change found no place in the queue of the writer");

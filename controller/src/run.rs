@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use lanemate_runtime::client::{Connection, connect};
-use lanemate_runtime::events::Events;
+use lanemate_runtime::events::{Event, Events, Object};
 use lanemate_runtime::shutdown::{Signals, Tasks};
 use lanemate_runtime::telemetry::{logging, process};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::args::{Cli, Command};
 use crate::change::Generations;
@@ -120,16 +120,20 @@ async fn begin_and_end(settings: Settings) -> anyhow::Result<()> {
         ended = tasks.first_end() => return Err(ended.into()),
         leadership = lease.acquire(stop) => leadership,
     };
+    // Kept until the tasks are told to end: who writes events takes their end for a failure.
+    let (events, told) = Events::channel();
     let led = match leadership {
         Some(leadership) => {
-            metrics.leads(true);
-            lead(&settings, connection, metrics, state, (leadership, &mut signals, &mut tasks))
-                .await
+            metrics.leader(true);
+            let told = (events.clone(), told);
+            let rest = (leadership, &mut signals, &mut tasks);
+            lead(&settings, connection, metrics, state, told, rest).await
         }
         None => Ok(()),
     };
     signals.end_at_the_next();
     let drained = tasks.drain(TASKS_WITHIN).await;
+    drop(events);
     // The first error is the one to tell.
     led.and(drained.map_err(Into::into))
 }
@@ -150,10 +154,11 @@ async fn lead(
     connection: Connection,
     metrics: Metrics,
     state: watch::Sender<State>,
+    events: (Events<Object>, mpsc::Receiver<Event<Object>>),
     (leadership, signals, tasks): (Leadership, &mut Signals, &mut Tasks),
 ) -> anyhow::Result<()> {
     let client = connection.client;
-    let (events, told) = Events::channel();
+    let (events, told) = events;
     let stop = tasks.stop().receiver();
     tasks.begin("events", write_events(client.clone(), settings.identity.clone(), told, stop));
     let updates = watches::begin(&client, tasks);
@@ -178,9 +183,7 @@ async fn lead(
         ended = &mut finished => Err(anyhow!("the writer has ended by itself: {ended:?}")),
     };
     let drained = working.drain(TASKS_WITHIN).await;
-    if ended.is_err() {
-        return ended;
-    }
+    ended?;
     drained?;
     // The owner of the index is gone, and with it the queue: the writer ends when its jobs are done.
     match tokio::time::timeout(JOBS_WITHIN, finished).await {

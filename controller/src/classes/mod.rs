@@ -68,7 +68,7 @@ pub struct ClassPlanner {
 impl ClassPlanner {
     /// The next write of each class that needs one and does not wait for an earlier one; each is started in the index.
     /// A round looks at every claim, so that within a second of the last one it waits.
-    pub fn plan(&mut self, index: &mut Index, now: Timestamp) -> Planned {
+    pub fn plan(&mut self, index: &mut Index, now: Timestamp, room: usize) -> Planned {
         let next = self.looked.and_then(|looked| looked.checked_add(BETWEEN_LOOKS).ok());
         if let Some(next) = next.filter(|next| *next > now) {
             return Planned { next: Some(next), ..Planned::default() };
@@ -84,7 +84,7 @@ impl ClassPlanner {
             Seen { class, device_class, compiled, user: users.remove(name) }
         });
         let seen: Vec<Seen<'_>> = seen.collect();
-        let planned = self.plan_seen(seen, now);
+        let planned = self.plan_seen(seen, now, room.min(MOST_CHANGES));
         for change in &planned.changes {
             index.start(change, now);
         }
@@ -95,6 +95,7 @@ impl ClassPlanner {
         &mut self,
         classes: impl IntoIterator<Item = Seen<'a>>,
         now: Timestamp,
+        most: usize,
     ) -> Planned {
         let mut planned = Planned::default();
         let mut there = BTreeSet::new();
@@ -106,7 +107,7 @@ impl ClassPlanner {
                 continue;
             }
             let Some(step) = step(&seen, now) else { continue };
-            if planned.changes.len() >= MOST_CHANGES {
+            if planned.changes.len() >= most {
                 planned.next = Some(now);
                 continue;
             }

@@ -461,7 +461,7 @@ fn rounds_write_each_class_once_until_the_report_is_in() {
         .collect();
     let mut planner = ClassPlanner::default();
     let mut round = |second| {
-        let planned = planner.plan_seen(worlds.iter().map(seen), time(second));
+        let planned = planner.plan_seen(worlds.iter().map(seen), time(second), MOST_CHANGES);
         let next = planned.next.map(Timestamp::as_second);
         (planned.changes.len(), next, planned.changes.into_iter().next())
     };
@@ -473,8 +473,9 @@ fn rounds_write_each_class_once_until_the_report_is_in() {
     let outcome = Outcome::Superseded("409".to_owned());
     let report = Report { change: first.unwrap(), written: vec![], outcome };
     planner.note(&report, time(1010));
-    let mut changes =
-        |second| planner.plan_seen(worlds.iter().map(seen), time(second)).changes.len();
+    let mut changes = |second| {
+        planner.plan_seen(worlds.iter().map(seen), time(second), MOST_CHANGES).changes.len()
+    };
     assert_eq!([changes(1010), changes(1011), changes(1012)], [0, 1, 0]);
 }
 
@@ -523,15 +524,18 @@ fn a_claim_uses_its_class_once_a_pod_names_it_and_until_it_ends() {
     };
     // A claim that nobody names does not keep its class.
     assert_eq!(users(&index), [].into());
-    assert_eq!(kind(&ClassPlanner::default().plan(&mut index, time(1001))), ["create"]);
+    assert_eq!(
+        kind(&ClassPlanner::default().plan(&mut index, time(1001), MOST_CHANGES)),
+        ["create"]
+    );
     index.apply(Update::Apply(pod("Pending")), time(1002));
     assert_eq!(users(&index), [("pair".to_owned(), user())].into());
     let mut planner = ClassPlanner::default();
-    assert_eq!(kind(&planner.plan(&mut index, time(1003))), ["finalizers"]);
+    assert_eq!(kind(&planner.plan(&mut index, time(1003), MOST_CHANGES)), ["finalizers"]);
     // The next look is a second later, and the class waits for its write.
-    let soon = planner.plan(&mut index, time(1003));
+    let soon = planner.plan(&mut index, time(1003), MOST_CHANGES);
     assert_eq!((soon.changes.len(), soon.next), (0, Some(time(1004))));
-    assert_eq!(kind(&planner.plan(&mut index, time(1005))), [""; 0]);
+    assert_eq!(kind(&planner.plan(&mut index, time(1005), MOST_CHANGES)), [""; 0]);
     index.apply(Update::Apply(pod("Succeeded")), time(1006));
     assert_eq!(users(&index), [].into());
 }

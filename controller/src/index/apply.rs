@@ -203,6 +203,7 @@ impl Index {
         let Some(uid) = self.pod_keys.remove(key) else { return };
         self.forget_users(&uid);
         self.pods.remove(&uid);
+        self.waiting.remove(&uid);
         self.room.leave(&uid);
     }
 
@@ -218,10 +219,15 @@ impl Index {
         }
     }
 
-    /// Lets a pod count where it counts now.
+    /// Lets a pod count where it counts now, and wait while it waits.
     pub(super) fn settle(&mut self, uid: &Uid) {
         let Some(pod) = self.pod(uid) else { return };
         let (key, needs, home) = (pod.id.key.clone(), Arc::clone(&pod.needs), self.home(pod));
+        if self.is_waiting(pod) {
+            self.waiting.insert(uid.clone());
+        } else {
+            self.waiting.remove(uid);
+        }
         self.room.settle(uid, &key, home, &needs);
     }
 
@@ -231,9 +237,6 @@ impl Index {
             self.remove_claim(&key, now);
         }
         self.claim_keys.insert(key, uid.clone());
-        for class in &facts.classes {
-            self.askers.entry(Arc::clone(class)).or_default().insert(uid.clone());
-        }
         if !self.claims.contains_key(&uid) {
             let empty = ClaimFacts { grant: None, ..facts.clone() };
             self.claims.insert(uid.clone(), ClaimEntry { seen: empty, shown: None, over: None });
@@ -252,15 +255,7 @@ impl Index {
             entry.seen.grant = None;
             entry.over = None;
         });
-        let Some(entry) = self.claims.remove(&uid) else { return };
-        for class in &entry.seen.classes {
-            if let Some(askers) = self.askers.get_mut(class) {
-                askers.remove(&uid);
-                if askers.is_empty() {
-                    self.askers.remove(class);
-                }
-            }
-        }
+        self.claims.remove(&uid);
     }
 
     /// Changes a claim, and with it what it holds and where its pods count.

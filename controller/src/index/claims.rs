@@ -1,6 +1,5 @@
 //! Claims: what they hold, for whom, and who wrote it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -29,8 +28,6 @@ pub struct ClaimFacts {
     pub grant: Option<Grant>,
     /// `status.reservedFor`.
     pub reserved_for: Vec<Consumer>,
-    /// Classes that it asks for.
-    pub classes: BTreeSet<Arc<str>>,
     /// It carries the finalizer that keeps it while it is allocated.
     pub is_protected: bool,
     /// Classes that its requests name, sorted.
@@ -84,7 +81,6 @@ impl ClaimFacts {
             owner: owner(metadata),
             grant: allocation.map(|allocation| Grant { by_us, ..Grant::of(allocation) }),
             reserved_for: consumers.unwrap_or_default().iter().map(Consumer::of).collect(),
-            classes: classes(claim),
             is_protected: metadata
                 .finalizers
                 .iter()
@@ -148,17 +144,6 @@ impl Consumer {
             uid: Uid(reference.uid.clone()),
         }
     }
-}
-
-fn classes(claim: &ResourceClaim) -> BTreeSet<Arc<str>> {
-    let requests = claim.spec.iter().flat_map(|spec| spec.devices.iter());
-    let requests = requests.flat_map(|devices| devices.requests.iter().flatten());
-    let names = requests.flat_map(|request| {
-        let exactly = request.exactly.iter().map(|exactly| &exactly.device_class_name);
-        let of_list = request.first_available.iter().flatten();
-        exactly.chain(of_list.map(|alternative| &alternative.device_class_name))
-    });
-    names.map(|name| Arc::from(name.as_str())).collect()
 }
 
 fn owner(metadata: &ObjectMeta) -> Option<Uid> {

@@ -15,14 +15,11 @@ pub struct ClassObjects {
     pub resources: BTreeMap<String, ResourceClass>,
     /// For claims.
     pub compiled: Classes,
-    /// Rises with each change.
-    pub version: u64,
 }
 
 impl ClassObjects {
     /// Adds or replaces a DeviceClass.
     pub fn apply_device(&mut self, mut class: DeviceClass) {
-        self.version += 1;
         class.metadata.managed_fields = None;
         let Some(name) = class.metadata.name.clone() else { return };
         self.compiled.apply_device_class(class.clone());
@@ -31,7 +28,6 @@ impl ClassObjects {
 
     /// Adds or replaces a ResourceClass.
     pub fn apply_resource(&mut self, mut class: ResourceClass) {
-        self.version += 1;
         class.metadata.managed_fields = None;
         let Some(name) = class.metadata.name.clone() else { return };
         self.compiled.apply_resource_class(class.clone());
@@ -40,14 +36,12 @@ impl ClassObjects {
 
     /// Removes a DeviceClass.
     pub fn remove_device(&mut self, name: &str) {
-        self.version += 1;
         self.devices.remove(name);
         self.compiled.remove_device_class(name);
     }
 
     /// Removes a ResourceClass.
     pub fn remove_resource(&mut self, name: &str) {
-        self.version += 1;
         self.resources.remove(name);
         self.compiled.remove_resource_class(name);
     }

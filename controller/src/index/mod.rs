@@ -21,7 +21,6 @@ pub mod room;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -113,10 +112,10 @@ pub struct Index {
     pod_keys: BTreeMap<Key, Uid>,
     claims: BTreeMap<Uid, ClaimEntry>,
     claim_keys: BTreeMap<Key, Uid>,
+    /// Pods that wait for us, or for kube-scheduler with claims.
+    waiting: BTreeSet<Uid>,
     /// Unfinished pods by the claims that they name.
     users: BTreeMap<Key, BTreeSet<Uid>>,
-    /// Claims by the classes that they ask for.
-    askers: BTreeMap<Arc<str>, BTreeSet<Uid>>,
     nodes: BTreeMap<String, NodeFacts>,
     node_states: BTreeMap<String, NodeState>,
     classes: ClassObjects,
@@ -168,8 +167,8 @@ impl Index {
             pod_keys: BTreeMap::new(),
             claims: BTreeMap::new(),
             claim_keys: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             users: BTreeMap::new(),
-            askers: BTreeMap::new(),
             nodes: BTreeMap::new(),
             node_states: BTreeMap::new(),
             classes: ClassObjects::default(),
@@ -206,14 +205,18 @@ impl Index {
         self.pods.values().map(PodEntry::shown)
     }
 
-    /// Unfinished pods with claims that have no node, or a node and a claim without an allocation; in no order.
+    /// Unfinished pods with claims or gates that have no node, or a node and a claim without an allocation; in no order.
     pub fn waiting(&self) -> impl Iterator<Item = &PodFacts> {
-        self.pods().filter(|pod| match &pod.stage {
-            _ if pod.deleting || pod.claims.is_empty() && pod.gates.is_empty() => false,
+        self.waiting.iter().filter_map(|uid| self.pod(uid))
+    }
+
+    fn is_waiting(&self, pod: &PodFacts) -> bool {
+        match &pod.stage {
+            _ if pod.deleting || (pod.claims.is_empty() && pod.gates.is_empty()) => false,
             Stage::Finished => false,
             Stage::Waiting => true,
             Stage::Bound(_) => self.claims_of(pod).any(|claim| claim.grant.is_none()),
-        })
+        }
     }
 
     /// The claims of a pod that are there.
@@ -241,19 +244,6 @@ impl Index {
         self.users.get(claim).into_iter().flatten().filter_map(|uid| self.pod(uid))
     }
 
-    /// A claim that uses a class: one that is allocated, or that an unfinished pod names.
-    pub fn user_of_class(&self, class: &str) -> Option<&ClaimFacts> {
-        let askers = self.askers.get(class).into_iter().flatten();
-        let is_used =
-            |claim: &&ClaimFacts| claim.grant.is_some() || self.users.contains_key(&claim.id.key);
-        askers.filter_map(|uid| self.claim_by_uid(uid)).find(is_used)
-    }
-
-    /// Rises when a class changes.
-    pub fn classes_version(&self) -> u64 {
-        self.classes.version
-    }
-
     /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeFacts> {
         self.nodes.values()
@@ -269,15 +259,15 @@ impl Index {
         self.node_states.get(node)
     }
 
-    /// Whether a pod may run on a node, beside what runs there and what was let go to it.
+    /// Whether a pod may run on a node, beside what else runs there and was let go to it.
     ///
     /// # Errors
     /// The first reason why not.
-    pub fn fits(&self, needs: &PodNeeds, node: &str) -> Result<(), Unfit> {
+    pub fn fits(&self, pod: &PodFacts, node: &str) -> Result<(), Unfit> {
         let Some(facts) = self.nodes.get(node) else {
             return Err(Unfit { reason: "there is no such node".to_owned() });
         };
-        self.room.fits(needs, &facts.view)
+        self.room.fits(&pod.id.uid, &pod.needs, &facts.view)
     }
 
     /// The first constraint of a pod that is not judged here.
@@ -370,6 +360,17 @@ impl Index {
         pods.filter(|over| over.is_in_flight()).count() + self.busy_classes.len()
     }
 
+    /// How many objects of each kind are known.
+    pub fn sizes(&self) -> [(&'static str, usize); 5] {
+        [
+            ("pods", self.pods.len()),
+            ("resourceclaims", self.claims.len()),
+            ("nodes", self.nodes.len()),
+            ("nodestates", self.node_states.len()),
+            ("resourceclasses", self.classes.resources.len()),
+        ]
+    }
+
     /// Ends what time alone ends; when to come again.
     pub fn expire(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.devices.expire(now)
@@ -380,12 +381,10 @@ impl Index {
         match &pod.stage {
             Stage::Finished => None,
             Stage::Bound(node) => Some(node.clone()),
+            // Where its author pins it to says nothing while it has no devices: it may wait for them for long.
             Stage::Waiting => {
                 let placed = self.pods.get(&pod.id.uid).and_then(|entry| entry.over.as_ref());
-                let placed = placed.and_then(|over| over.node());
-                placed
-                    .or_else(|| pod.pinned_to.clone())
-                    .or_else(|| self.node_of_claims(&pod.id, pod))
+                placed.and_then(|over| over.node()).or_else(|| self.node_of_claims(&pod.id, pod))
             }
         }
     }

@@ -16,7 +16,8 @@ use crate::id::{Key, Uid};
 pub struct Room {
     homes: BTreeMap<Uid, Home>,
     loads: BTreeMap<String, NodeLoad>,
-    surroundings: Surroundings,
+    /// In a cell, since the pod that is judged is taken out meanwhile.
+    surroundings: RefCell<Surroundings>,
     volumes: Volumes,
     by_name: BTreeMap<String, BoundVolume>,
     /// Names of volumes by the claims that they are bound to…
@@ -26,7 +27,15 @@ pub struct Room {
     namespaces: BTreeSet<String>,
     version: u64,
     /// What is around the pod that was asked about last: it is asked about node after node.
-    around: RefCell<Option<(u64, PodNeeds, Around)>>,
+    around: RefCell<Option<Known>>,
+}
+
+/// What is around a pod, while nothing changes.
+#[derive(Debug)]
+struct Known {
+    version: u64,
+    uid: Uid,
+    around: Around,
 }
 
 /// Where a pod counts.
@@ -58,7 +67,7 @@ impl Room {
             self.version += 1;
             self.loads.entry(node.clone()).or_default().add(needs);
             let id = (key.namespace.clone(), key.name.clone());
-            self.surroundings.apply_pod(id, &node, needs);
+            self.surroundings.get_mut().apply_pod(id, &node, needs);
             let home = Home { key: key.clone(), node, needs: Arc::clone(needs) };
             self.homes.insert(uid.clone(), home);
         }
@@ -74,19 +83,19 @@ impl Room {
                 self.loads.remove(&node);
             }
         }
-        self.surroundings.remove_pod(&(key.namespace, key.name));
+        self.surroundings.get_mut().remove_pod(&(key.namespace, key.name));
     }
 
     /// A node has changed.
     pub fn apply_node(&mut self, view: &Arc<NodeView>) {
         self.version += 1;
-        self.surroundings.apply_node(Arc::clone(view));
+        self.surroundings.get_mut().apply_node(Arc::clone(view));
     }
 
     /// A node is gone.
     pub fn remove_node(&mut self, name: &str) {
         self.version += 1;
-        self.surroundings.remove_node(name);
+        self.surroundings.get_mut().remove_node(name);
     }
 
     /// Labels of a namespace.
@@ -94,7 +103,7 @@ impl Room {
         self.version += 1;
         self.namespaces.insert(name.to_owned());
         self.namespaces.insert(name.to_owned());
-        self.surroundings.apply_namespace(name, labels);
+        self.surroundings.get_mut().apply_namespace(name, labels);
     }
 
     /// A namespace is gone.
@@ -102,7 +111,7 @@ impl Room {
         self.version += 1;
         self.namespaces.remove(name);
         self.namespaces.remove(name);
-        self.surroundings.remove_namespace(name);
+        self.surroundings.get_mut().remove_namespace(name);
     }
 
     /// A volume, new or changed.
@@ -180,18 +189,39 @@ impl Room {
         needs.unmodelled(&self.volumes)
     }
 
-    /// Whether a pod may run on a node.
-    pub fn fits(&self, needs: &PodNeeds, node: &NodeView) -> Result<(), Unfit> {
-        let empty = NodeLoad::default();
-        let load = self.loads.get(&node.name).unwrap_or(&empty);
+    /// Whether a pod may run on a node, beside all others: itself it does not count.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn fits(&self, uid: &Uid, needs: &PodNeeds, node: &NodeView) -> Result<(), Unfit> {
+        let mut load = self.loads.get(&node.name).cloned().unwrap_or_default();
+        let home = self.homes.get(uid);
+        if let Some(home) = home.filter(|home| home.node == node.name) {
+            load.remove(&home.needs);
+        }
         let mut around = self.around.borrow_mut();
-        let is_known =
-            |(version, of, _): &(u64, PodNeeds, Around)| *version == self.version && of == needs;
-        let known = match around.take().filter(is_known) {
-            Some(known) => known,
-            None => (self.version, needs.clone(), self.surroundings.around(needs)),
-        };
-        let (_, _, found) = around.insert(known);
-        fits_fully(needs, node, load, found, &self.volumes)
+        let known = around.take().filter(|known| known.is_of(uid, self.version));
+        let known = known.unwrap_or_else(|| Known {
+            version: self.version,
+            uid: uid.clone(),
+            around: self.around(home, needs),
+        });
+        fits_fully(needs, node, &load, &around.insert(known).around, &self.volumes)
+    }
+
+    fn around(&self, home: Option<&Home>, needs: &PodNeeds) -> Around {
+        let mut surroundings = self.surroundings.borrow_mut();
+        let Some(home) = home else { return surroundings.around(needs) };
+        let id = (home.key.namespace.clone(), home.key.name.clone());
+        surroundings.remove_pod(&id);
+        let around = surroundings.around(needs);
+        surroundings.apply_pod(id, &home.node, &home.needs);
+        around
+    }
+}
+
+impl Known {
+    fn is_of(&self, uid: &Uid, version: u64) -> bool {
+        self.version == version && self.uid == *uid
     }
 }

@@ -217,7 +217,7 @@ impl Nodes<'_> {
             return Some("the pod's allocated claims are for another node".to_owned());
         }
         if !self.work.is_settled
-            && let Err(unfit) = self.index.fits(&self.pod.needs, name)
+            && let Err(unfit) = self.index.fits(self.pod, name)
         {
             return Some(unfit.reason);
         }

@@ -6,7 +6,6 @@ mod belongs;
 mod conjunct;
 mod decide;
 mod head;
-mod kinds;
 pub mod notices;
 pub mod order;
 mod place;
@@ -20,11 +19,11 @@ pub mod timing;
 
 use jiff::{SignedDuration, Timestamp};
 
-use self::kinds::Kinds;
 use self::place::Placing;
-use self::repair::Repairs;
+use self::repair::{Counts, Repairs};
 pub use self::stats::Stats;
 use crate::change::{Change, Report};
+use crate::classes::ClassPlanner;
 use crate::id::Id;
 use crate::index::Index;
 
@@ -41,7 +40,7 @@ pub struct Settings {
 pub struct Planner {
     repairs: Repairs,
     placing: Placing,
-    kinds: Kinds,
+    classes: ClassPlanner,
 }
 
 /// What to do, what to tell, and when to look again.
@@ -102,21 +101,29 @@ impl Planner {
         if index.missing().is_empty() {
             planned = repair::plan(&mut self.repairs, index, now, room);
             self.placing.plan(index, now, room, &mut planned);
-            self.kinds.plan(index, now, room, &mut planned);
+            let left = room.saturating_sub(planned.changes.len());
+            planned.add(self.classes.plan(index, now, left));
         }
         planned
     }
 
+    /// What is wrong now, as of the last look.
+    pub fn troubles(&self) -> Counts {
+        self.repairs.counts
+    }
+
     /// A change is over.
     pub fn note(&mut self, report: &Report, now: Timestamp) {
-        self.kinds.note(report, now);
+        self.classes.note(report, now);
     }
 }
 
 impl Planned {
-    /// Asks for a look at this time, at the latest.
-    pub(crate) fn look_at(&mut self, time: Timestamp) {
-        self.next = Some(self.next.map_or(time, |next| next.min(time)));
+    /// Adds what another part has planned.
+    fn add(&mut self, other: Self) {
+        self.changes.extend(other.changes);
+        self.notices.extend(other.notices);
+        self.next = timing::earlier(self.next, other.next);
     }
 }
 

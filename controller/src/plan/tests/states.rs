@@ -31,6 +31,7 @@ fn deeds(planned: &Planned) -> Vec<String> {
         Change::Ungate(ungate) => format!("ungate {}", ungate.pod.key.name),
         Change::Clear(clear) => format!("clear {}", clear.claim.key.name),
         Change::DeletePod(delete) => format!("delete {}", delete.pod.key.name),
+        Change::Protect(protect) => format!("protect {}", protect.claim.key.name),
         Change::Class(_) => "class".to_owned(),
     };
     planned.changes.iter().map(deed).collect()

@@ -206,7 +206,7 @@ impl World {
                 self.delete_pod(&delete.pod.key);
                 (Vec::new(), Outcome::Done)
             }
-            Change::Class(_) => (Vec::new(), Outcome::Done),
+            Change::Protect(_) | Change::Class(_) => (Vec::new(), Outcome::Done),
         };
         let report = Report { change: change.clone(), written, outcome };
         self.index.finish(&report, self.now);
