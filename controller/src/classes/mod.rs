@@ -16,25 +16,17 @@ pub mod protect;
 pub mod status;
 mod waits;
 
-use std::collections::BTreeSet;
-
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassSpec};
 use lanemate_api::ResourceClass;
 
 use self::compile::{Broken, Standing, differs, wanted};
-use self::protect::{is_deleting, users, with_protection};
+use self::protect::{is_deleting, with_protection};
 use self::status::{Verdict, with_verdict};
-use self::waits::Waits;
-use crate::change::{Change, ClassChange, Report};
+pub use self::waits::Waits;
+use crate::change::ClassChange;
 use crate::id::{Id, Key, Uid};
-use crate::index::Index;
-use crate::plan::{About, Notice, Planned};
-
-/// Writes of one round: classes are few and change seldom, and pods that wait come first.
-const MOST_CHANGES: usize = 16;
-/// Between two looks at all claims: with 20,000 of them a look takes milliseconds, and rounds come a hundred times a second.
-const BETWEEN_LOOKS: SignedDuration = SignedDuration::from_secs(1);
+use crate::plan::{About, Notice};
 
 /// What is known of one class.
 #[derive(Clone, Debug)]
@@ -56,72 +48,6 @@ pub struct Step {
     pub change: ClassChange,
     /// What to tell.
     pub notice: Option<Notice>,
-}
-
-/// Plans for all classes, round after round.
-#[derive(Debug, Default)]
-pub struct ClassPlanner {
-    waits: Waits,
-    looked: Option<Timestamp>,
-}
-
-impl ClassPlanner {
-    /// The next write of each class that needs one and does not wait for an earlier one; each is started in the index.
-    /// A round looks at every claim, so that within a second of the last one it waits.
-    pub fn plan(&mut self, index: &mut Index, now: Timestamp) -> Planned {
-        let next = self.looked.and_then(|looked| looked.checked_add(BETWEEN_LOOKS).ok());
-        if let Some(next) = next.filter(|next| *next > now) {
-            return Planned { next: Some(next), ..Planned::default() };
-        }
-        self.looked = Some(now);
-        let mut users = users(index);
-        let classes: Vec<ResourceClass> = index.resource_classes().cloned().collect();
-        let compiled: Vec<_> =
-            classes.iter().map(|class| compile::compile(class, index.classes())).collect();
-        let seen = classes.iter().zip(compiled).map(|(class, compiled)| {
-            let name = class.metadata.name.as_deref().unwrap_or_default();
-            let device_class = index.device_class(name);
-            Seen { class, device_class, compiled, user: users.remove(name) }
-        });
-        let seen: Vec<Seen<'_>> = seen.collect();
-        let planned = self.plan_seen(seen, now);
-        for change in &planned.changes {
-            index.start(change, now);
-        }
-        planned
-    }
-
-    fn plan_seen<'a>(
-        &mut self,
-        classes: impl IntoIterator<Item = Seen<'a>>,
-        now: Timestamp,
-    ) -> Planned {
-        let mut planned = Planned::default();
-        let mut there = BTreeSet::new();
-        for seen in classes {
-            let Some(uid) = seen.class.metadata.uid.clone().map(Uid) else { continue };
-            there.insert(uid.clone());
-            if let Some(until) = self.waits.until(&uid, &seen, now) {
-                planned.next = planned.next.into_iter().chain([until]).min();
-                continue;
-            }
-            let Some(step) = step(&seen, now) else { continue };
-            if planned.changes.len() >= MOST_CHANGES {
-                planned.next = Some(now);
-                continue;
-            }
-            self.waits.start(uid, &seen, now);
-            planned.notices.extend(step.notice);
-            planned.changes.push(Change::Class(Box::new(step.change)));
-        }
-        self.waits.retain(|uid| there.contains(uid));
-        planned
-    }
-
-    /// A write is over; reports of other changes are none of ours.
-    pub fn note(&mut self, report: &Report, now: Timestamp) {
-        self.waits.note(report, now);
-    }
 }
 
 /// What to do next for a class; none where all is as it ought to be.

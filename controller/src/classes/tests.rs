@@ -7,8 +7,7 @@ use lanemate_driver::claim::Classes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::change::Outcome;
-use crate::index::{Object, Update};
+use crate::change::{Change, Outcome, Report};
 
 /// Steps after which a class that is still written has no end: the longest way has four.
 const MOST_STEPS: usize = 8;
@@ -447,91 +446,4 @@ fn reports_of_other_changes_are_no_answer() {
         Report { change: Change::DeletePod(delete), written: vec![], outcome: Outcome::Done };
     waits.note(&report, time(1001));
     assert_eq!(until(&waits, &world, 1001), Some(1060));
-}
-
-#[test]
-fn rounds_write_each_class_once_until_the_report_is_in() {
-    let worlds: Vec<World> = (0..20)
-        .map(|number| {
-            let mut world = World::new();
-            world.class.metadata.name = Some(format!("pair-{number}"));
-            world.class.metadata.uid = Some(format!("u{number}"));
-            world
-        })
-        .collect();
-    let mut planner = ClassPlanner::default();
-    let mut round = |second| {
-        let planned = planner.plan_seen(worlds.iter().map(seen), time(second));
-        let next = planned.next.map(Timestamp::as_second);
-        (planned.changes.len(), next, planned.changes.into_iter().next())
-    };
-    let (changes, next, first) = round(1000);
-    assert_eq!((changes, next), (MOST_CHANGES, Some(1000)));
-    let (changes, next, _) = round(1001);
-    assert_eq!((changes, next), (20 - MOST_CHANGES, Some(1060)));
-    assert_eq!(round(1002).0, 0);
-    let outcome = Outcome::Superseded("409".to_owned());
-    let report = Report { change: first.unwrap(), written: vec![], outcome };
-    planner.note(&report, time(1010));
-    let mut changes =
-        |second| planner.plan_seen(worlds.iter().map(seen), time(second)).changes.len();
-    assert_eq!([changes(1010), changes(1011), changes(1012)], [0, 1, 0]);
-}
-
-/// An index with a class, and a claim of it that a pod names.
-fn index() -> Index {
-    let mut index = Index::new(crate::change::Generations::default());
-    let apply = |index: &mut Index, object| {
-        index.apply(crate::index::Update::Apply(object), time(1000));
-    };
-    let world = World::new();
-    for class in world.members {
-        apply(&mut index, Object::DeviceClass(Box::new(class)));
-    }
-    apply(&mut index, Object::ResourceClass(Box::new(world.class)));
-    let claim = json!({ "metadata": { "name": "trainer", "namespace": "ml", "uid": "c1",
-            "resourceVersion": "5" },
-        "spec": { "devices": { "requests": [
-            { "name": "a", "exactly": { "deviceClassName": "pair" } },
-        ] } } });
-    apply(&mut index, Object::Claim(Box::new(serde_json::from_value(claim).unwrap())));
-    index
-}
-
-fn pod(phase: &str) -> Object {
-    let pod = json!({ "metadata": { "name": "p", "namespace": "ml", "uid": "p1",
-            "resourceVersion": "6" },
-        "spec": { "containers": [],
-            "resourceClaims": [{ "name": "d", "resourceClaimName": "trainer" }] },
-        "status": { "phase": phase } });
-    Object::Pod(Box::new(serde_json::from_value(pod).unwrap()))
-}
-
-#[test]
-fn a_claim_uses_its_class_once_a_pod_names_it_and_until_it_ends() {
-    let mut index = index();
-    let kind = |planned: &Planned| {
-        let words = planned.changes.iter().map(|change| match change {
-            Change::Class(change) => match change.as_ref() {
-                ClassChange::Create(_) => "create",
-                ClassChange::Finalizers(_) => "finalizers",
-                _ => "other",
-            },
-            _ => "not of a class",
-        });
-        words.collect::<Vec<_>>()
-    };
-    // A claim that nobody names does not keep its class.
-    assert_eq!(users(&index), [].into());
-    assert_eq!(kind(&ClassPlanner::default().plan(&mut index, time(1001))), ["create"]);
-    index.apply(Update::Apply(pod("Pending")), time(1002));
-    assert_eq!(users(&index), [("pair".to_owned(), user())].into());
-    let mut planner = ClassPlanner::default();
-    assert_eq!(kind(&planner.plan(&mut index, time(1003))), ["finalizers"]);
-    // The next look is a second later, and the class waits for its write.
-    let soon = planner.plan(&mut index, time(1003));
-    assert_eq!((soon.changes.len(), soon.next), (0, Some(time(1004))));
-    assert_eq!(kind(&planner.plan(&mut index, time(1005))), [""; 0]);
-    index.apply(Update::Apply(pod("Succeeded")), time(1006));
-    assert_eq!(users(&index), [].into());
 }

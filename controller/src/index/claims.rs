@@ -33,8 +33,6 @@ pub struct ClaimFacts {
     pub classes: BTreeSet<Arc<str>>,
     /// It carries the finalizer that keeps it while it is allocated.
     pub is_protected: bool,
-    /// Classes that its requests name, sorted.
-    pub classes: Vec<String>,
     /// The claim without what no write needs, while it is not allocated.
     pub object: Option<Arc<ResourceClaim>>,
 }
@@ -90,7 +88,6 @@ impl ClaimFacts {
                 .iter()
                 .flatten()
                 .any(|finalizer| finalizer == names::DELETE_PROTECTION),
-            classes: classes(claim),
             object: allocation.is_none().then(|| Arc::new(trimmed(claim))),
         })
     }
@@ -99,21 +96,6 @@ impl ClaimFacts {
     pub fn is_reserved_for(&self, pod: &Uid) -> bool {
         self.reserved_for.iter().any(|consumer| consumer.is_pod && consumer.uid == *pod)
     }
-}
-
-/// The classes of all requests and of their alternatives.
-fn classes(claim: &ResourceClaim) -> Vec<String> {
-    let devices = claim.spec.as_ref().and_then(|spec| spec.devices.as_ref());
-    let requests = devices.into_iter().flat_map(|devices| devices.requests.iter().flatten());
-    let named = requests.flat_map(|request| {
-        let exactly = request.exactly.iter().map(|exactly| &exactly.device_class_name);
-        let alternatives = request.first_available.iter().flatten();
-        exactly.chain(alternatives.map(|alternative| &alternative.device_class_name))
-    });
-    let mut names: Vec<String> = named.cloned().collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 impl Grant {
