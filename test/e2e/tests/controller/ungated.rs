@@ -368,6 +368,7 @@ async fn a_pod_with_an_empty_term_and_one_without_affinity_are_pinned_too() {
     scene.placed("empty").await.unwrap();
     scene.claim("two", pairs(1)).await.unwrap();
     scene.pod_with("named", &["two"], json!({"nodeName": scene.nodes[0].name()})).await.unwrap();
+    scene.granted("two").await.unwrap();
     let placed = scene.placed("named").await.unwrap();
     assert_eq!(placed.devices["two"].len(), 2);
 }
