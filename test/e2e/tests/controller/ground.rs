@@ -1,5 +1,6 @@
 //! A namespace with a fake node of its own, and pods that can go there alone.
 
+pub use crate::process::CONTROLLER;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
@@ -17,8 +18,6 @@ pub const GPU: [(&str, &str); 1] = [("gpu", "gpu.lanemate.dev")];
 pub const HOST: &str = "dgx-h100";
 /// A GPU of that machine.
 pub const ONE_GPU: &str = "gpu-0000-1b-00-0";
-/// The account whose rights the controller has.
-pub const CONTROLLER: (&str, &str) = ("lanemate-system", "lanemate-controller");
 
 /// Where one test stands. Other tests run beside it, on nodes of their own.
 pub struct Ground {

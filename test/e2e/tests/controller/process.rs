@@ -8,7 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use anyhow::Context;
 use lanemate_test_cluster::{Cluster, until};
 
-use crate::ground::CONTROLLER;
+/// The account whose rights the controller has.
+pub const CONTROLLER: (&str, &str) = ("lanemate-system", "lanemate-controller");
 
 /// A running controller, ended when dropped.
 pub struct Controller {
@@ -67,11 +68,6 @@ impl Controller {
             Ok(Err(text.lines().last().unwrap_or_default().to_owned()))
         })
         .await
-    }
-
-    /// The length of the log now.
-    pub fn logged(&self) -> u64 {
-        length(&self.log)
     }
 
     /// SIGKILL, and its end.

@@ -3,7 +3,7 @@
 mod api_server;
 mod devices;
 mod directories;
-mod installed;
+pub mod installed;
 mod pods;
 mod refusals;
 mod restarts;
