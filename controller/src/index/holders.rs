@@ -34,6 +34,11 @@ impl Holders {
         self.contested.iter()
     }
 
+    /// Whether two or more claims hold it.
+    pub fn is_contested(&self, device: &DeviceId) -> bool {
+        self.contested.contains(device)
+    }
+
     /// Held devices of a pool.
     pub fn of_pool<'a>(
         &'a self,

@@ -330,6 +330,11 @@ impl Index {
         self.holders.contested()
     }
 
+    /// Whether two or more claims hold a device of ours.
+    pub fn is_contested(&self, device: &DeviceId) -> bool {
+        self.holders.is_contested(device)
+    }
+
     /// Whether a device is offered, or since when it is not.
     pub fn presence(&self, device: &DeviceId) -> Presence {
         self.devices.presence(device)

@@ -27,7 +27,7 @@ use lanemate_driver::node_fit::{NodeView, node_selector_matches};
 
 use super::belongs::{Belongs, Side};
 use super::notices::{MIXED, Waiting};
-use super::timing::{self, UNGATED_UNSCHEDULABLE};
+use super::timing::{self, CONTESTED, UNGATED_UNSCHEDULABLE};
 use crate::id::{Id, Key, Uid};
 use crate::index::pods::ClaimName;
 use crate::index::{ClaimFacts, Grant, Index, PodFacts, Stage};
@@ -142,6 +142,12 @@ pub fn next(pod: &PodFacts, index: &Index, belongs: &Belongs, now: Timestamp) ->
     }
     if let Some(waiting) = unusable(pod, &sorted) {
         return Next::Wait(waiting);
+    }
+    // A write of the leader before this one may come late: no pod goes on with a device that is in another claim too.
+    let is_bound = matches!(pod.stage, Stage::Bound(_));
+    let mut held = sorted.held.iter().flat_map(|(_, devices)| devices);
+    if !is_bound && held.any(|device| index.is_contested(device)) {
+        return Next::Later(timing::after(now, CONTESTED));
     }
     match place(pod, &sorted) {
         Ok(place) => go_on(pod, &sorted, place, is_gated, now),

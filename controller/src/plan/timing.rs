@@ -10,6 +10,9 @@ pub const PINNED_UNBOUND: SignedDuration = SignedDuration::from_secs(30);
 /// again within 34 ms of the write.
 pub const UNGATED_UNSCHEDULABLE: SignedDuration = SignedDuration::from_secs(5);
 
+/// A device in two claims: the repair looks once a second, and takes one back.
+pub const CONTESTED: SignedDuration = SignedDuration::from_secs(1);
+
 /// A waiting pod older than this keeps later ones off its best node.
 pub const HEAD_WAITS: SignedDuration = SignedDuration::from_secs(10 * 60);
 

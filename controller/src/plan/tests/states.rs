@@ -1,5 +1,6 @@
 //! One pod: every state that the planner tells apart.
 
+use lanemate_api::names::PLACEMENT_GATE;
 use serde_json::json;
 
 use super::world::*;
@@ -494,4 +495,28 @@ fn what_was_written_stays_held_while_the_next_write_of_the_claim_is_under_way_or
     assert_eq!(free(&world), 0, "in flight");
     world.write(&planned.changes[0], Fate::Stop(0));
     assert_eq!(free(&world), 0, "refused");
+}
+
+#[test]
+fn a_pod_does_not_go_on_with_a_device_that_is_in_another_claim_too() {
+    let mut world = World::new(&[("n1", 2)]);
+    world.claim(claim("first", "pair", 1));
+    world.pod(gated("p", &["first"]));
+    world.settle();
+    // A write of an earlier leader that came late: the same devices for the claim of a pod that waits.
+    world.claim(claim("late", "pair", 1));
+    let late = world.claims[&key("first")].status.clone();
+    world.change_claim(&key("late"), |claim| {
+        claim.status = late;
+        if let Some(status) = &mut claim.status {
+            status.reserved_for = None;
+        }
+    });
+    world.pod(gated("q", &["late"]));
+    assert_eq!(deeds(&world.settle()), Vec::<String>::new());
+    assert_eq!(world.gates_of("q"), [PLACEMENT_GATE]);
+    // Its claim was taken back: there is another pair.
+    world.change_claim(&key("late"), |claim| claim.status = None);
+    let planned = world.settle();
+    assert_eq!(deeds(&planned), ["q on n1: allocate late, pin n1"]);
 }

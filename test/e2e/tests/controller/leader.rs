@@ -44,7 +44,8 @@ async fn of_two_controllers_started_at_once_one_works() {
 }
 
 /// The leader is stopped at a random moment while pods are created, for longer than its lease, and goes on when another
-/// one has taken over. The few devices are wanted by many, so that a late write would be a double grant.
+/// one has taken over. The few devices are wanted by many, so that a late write can be a double grant: a request may have
+/// left half of its bytes behind when the process was stopped. Then it is repaired before a second pod uses the device.
 #[tokio::test]
 async fn a_leader_that_was_stopped_through_its_lease_grants_nothing_twice() {
     let mut scene =
@@ -66,12 +67,13 @@ async fn a_leader_that_was_stopped_through_its_lease_grants_nothing_twice() {
         scene.pod(&late, &[&late]).await.unwrap();
         next.until_working(since).await.unwrap();
         leader.resume();
-        scene.sound().await.unwrap();
+        scene.until_sound().await.unwrap();
         let ended = leader.ended().await.unwrap();
         assert_eq!(ended.code(), Some(1), "who lost the lease has failed");
         for pod in pods.iter().chain([&late]) {
             scene.placed(pod).await.unwrap();
         }
+        scene.used_once().await.unwrap();
         scene.sound().await.unwrap();
         for pod in pods.iter().chain([&late]) {
             scene.delete_pod(pod).await.unwrap();

@@ -1,6 +1,6 @@
 //! A cluster of fake nodes for one test that runs alone, with a controller, and words for what happens there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
@@ -253,7 +253,37 @@ impl Scene {
         Ok(())
     }
 
-    /// Fails if a device is in two claims of any namespace, or a claim of ours is half a grant.
+    /// Waits until no device is in two claims. Meanwhile none may be of two pods that are bound.
+    pub async fn until_sound(&self) -> anyhow::Result<()> {
+        until("no device to be in two claims", async || {
+            self.used_once().await?;
+            Ok(self.sound().await.map_err(|error| error.to_string()))
+        })
+        .await
+    }
+
+    /// Fails if two bound pods use a device.
+    pub async fn used_once(&self) -> anyhow::Result<()> {
+        let pods = self.pods().list(&ListParams::default()).await?.items;
+        let bound = pods
+            .iter()
+            .filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+        let names: BTreeSet<String> = bound.flat_map(claim_names).collect();
+        let claims = self.claims().list(&ListParams::default()).await?.items;
+        let mut users = BTreeMap::new();
+        for claim in claims.iter().filter(|claim| names.contains(&claim.name_any())) {
+            let Some(allocation) = allocation(claim) else { continue };
+            for device in devices_of(allocation) {
+                let place = (node_of(allocation).cloned(), device);
+                if let Some(other) = users.insert(place.clone(), claim.name_any()) {
+                    anyhow::bail!("{place:?} is used by {other} and by {}", claim.name_any());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if a device is in two claims of any namespace.
     pub async fn sound(&self) -> anyhow::Result<()> {
         let claims: Api<ResourceClaim> = Api::all(self.cluster.client());
         let mut holders = BTreeMap::new();

@@ -1,4 +1,6 @@
 //! Pods without our gate, pods of several gates, and pods that share: the interleavings that need no proxy.
+//!
+//! kube-scheduler is stopped, not paused, where it is to see two changes together: when it starts it lists them all.
 
 use std::time::Duration;
 
@@ -64,7 +66,7 @@ async fn an_ungated_pod_that_kube_scheduler_tries_to_serve_uses_our_allocation()
 #[tokio::test]
 async fn an_ungated_pod_whose_node_turns_unfit_gets_devices_elsewhere() {
     let scene = Scene::new("unfit", &["dgx-h100", "dgx-h100"]).await.unwrap();
-    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Pause).await.unwrap();
+    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Stop).await.unwrap();
     scene.claim("one", pairs(1)).await.unwrap();
     scene.pod_with("user", &["one"], json!({})).await.unwrap();
     let claim = scene.granted("one").await.unwrap();
@@ -79,7 +81,7 @@ async fn an_ungated_pod_whose_node_turns_unfit_gets_devices_elsewhere() {
 #[tokio::test]
 async fn an_ungated_pod_whose_node_is_deleted_gets_devices_elsewhere() {
     let mut scene = Scene::new("deleted", &["dgx-h100", "dgx-h100"]).await.unwrap();
-    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Pause).await.unwrap();
+    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Stop).await.unwrap();
     scene.claim("one", pairs(1)).await.unwrap();
     scene.pod_with("user", &["one"], json!({})).await.unwrap();
     let claim = scene.granted("one").await.unwrap();
@@ -222,7 +224,7 @@ async fn a_pod_that_waits_for_room_keeps_a_claim_whose_earlier_user_ends() {
     scene.claim("shared", pairs(1)).await.unwrap();
     scene.pod("first", &["shared"]).await.unwrap();
     let placed = scene.placed("first").await.unwrap();
-    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Pause).await.unwrap();
+    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Stop).await.unwrap();
     scene.pod("second", &["shared"]).await.unwrap();
     until("the second pod to be let go", async || {
         let gates = gates(&scene.pods().get("second").await?);
@@ -249,7 +251,7 @@ async fn a_pod_that_waits_for_room_keeps_a_claim_whose_earlier_user_ends() {
 async fn a_pinned_pod_whose_node_is_cordoned_is_made_anew_for_another_node() {
     let scene = Scene::new("cordoned", &["dgx-h100", "dgx-h100"]).await.unwrap();
     scene.template("pair", pairs(1)).await.unwrap();
-    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Pause).await.unwrap();
+    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Stop).await.unwrap();
     let pod = crate::scene::pod_with("x", &["@pair"], json!({"schedulingGates": [{"name": GATE}]}));
     let template = json!({"metadata": {"labels": {"set": "a"}}, "spec": pod.unwrap().spec});
     let set: ReplicaSet = serde_json::from_value(json!({
@@ -287,7 +289,7 @@ async fn a_pinned_pod_whose_node_is_cordoned_is_made_anew_for_another_node() {
 #[tokio::test]
 async fn a_pinned_pod_without_an_owner_is_told_to_be_created_again_and_its_claim_freed() {
     let scene = Scene::new("alone", &["dgx-h100"]).await.unwrap();
-    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Pause).await.unwrap();
+    let outage = scene.cluster.disturb(Component::Scheduler, Deed::Stop).await.unwrap();
     scene.claim("one", pairs(1)).await.unwrap();
     scene.pod("user", &["one"]).await.unwrap();
     scene.granted("one").await.unwrap();
