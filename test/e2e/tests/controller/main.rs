@@ -11,6 +11,7 @@ mod node_fence;
 mod placing;
 mod process;
 mod proxy;
+mod races;
 mod rights;
 mod scene;
 mod ungated;
