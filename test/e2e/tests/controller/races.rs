@@ -168,10 +168,12 @@ async fn a_claim_that_is_freed_and_allocated_anew_unseen_holds_what_it_has_now()
     scene.placed("seven").await.unwrap();
     scene.delete_pod("seven").await.unwrap();
     scene.freed("seven").await.unwrap();
-    // The running watch is cut off, and the list that follows comes when both are done.
+    // The running watch is cut off and cannot go on, and the list that follows comes when both are done.
+    let gone = proxy.respond(Matcher::new("WATCH", "/resourceclaims").times(1), 410, None);
     let list = proxy.hold(Matcher::new("GET", "/resourceclaims"));
     let watch = proxy.hold(Matcher::new("WATCH", "/resourceclaims"));
     cut_once(&proxy).await;
+    gone.until_caught(1).await.unwrap();
     list.until_caught(1).await.unwrap();
     clear(&scene.namespace, "moved").await.unwrap();
     scene.namespace.allocate("moved", &Allocation::on(&node).grant("gpu", second)).await.unwrap();
