@@ -113,7 +113,7 @@ async fn run<K: Watched>(
     stop: Stop,
 ) -> Result<(), InputEnded> {
     let config = Config::default().timeout(LASTS_SECONDS).page_size(PAGE);
-    let mut events = pin!(watcher(api, config));
+    let mut events = Box::pin(watcher(api.clone(), config.clone()));
     let mut stopped = pin!(stop.requested());
     let mut backoff = Backoff::default();
     let mut listed = Vec::new();
@@ -128,7 +128,13 @@ async fn run<K: Watched>(
                 backoff.reset();
                 (update_of(event, &mut listed), None)
             }
-            Err(error) => failed::<K>(&error, &mut backoff),
+            Err(error) => {
+                // The client would begin at the version that is gone, again and again.
+                if has_expired(&error) {
+                    events = Box::pin(watcher(api.clone(), config.clone()));
+                }
+                failed::<K>(&error, &mut backoff)
+            }
         };
         let next = async {
             if let Some(update) = update
@@ -177,6 +183,11 @@ fn failed<K: Watched>(
     let wait = backoff.next_wait();
     tracing::warn!(watch = K::NAME, %error, again_in = ?wait, "a watch was cut");
     (None, Some(wait))
+}
+
+/// The API server no longer has the version at which the watch was to begin.
+fn has_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
 fn is_not_served(error: &watcher::Error) -> bool {
