@@ -41,7 +41,7 @@ pub use self::pods::{ClaimName, PodClaim, PodFacts, Stage, Unscheduled};
 use self::room::Room;
 use self::written::{ClaimOver, PodOver};
 use crate::change::Generations;
-use crate::id::{Id, Key, Uid};
+use crate::id::{Key, Uid};
 
 /// An object of a kind that is watched.
 #[derive(Clone, Debug)]
@@ -379,24 +379,5 @@ impl Index {
     /// Ends what time alone ends; when to come again.
     pub fn expire(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.devices.expire(now)
-    }
-
-    /// The node that a pod counts for: where it is, or where it was let go to, or where its devices are.
-    pub(crate) fn home(&self, pod: &PodFacts) -> Option<String> {
-        match &pod.stage {
-            Stage::Finished => None,
-            Stage::Bound(node) => Some(node.clone()),
-            // Where its author pins it to says nothing while it has no devices: it may wait for them for long.
-            Stage::Waiting => {
-                let placed = self.pods.get(&pod.id.uid).and_then(|entry| entry.over.as_ref());
-                placed.and_then(|over| over.node()).or_else(|| self.node_of_claims(&pod.id, pod))
-            }
-        }
-    }
-
-    fn node_of_claims(&self, id: &Id, pod: &PodFacts) -> Option<String> {
-        let reserved = |claim: &&ClaimFacts| claim.is_reserved_for(&id.uid);
-        let mut granted = self.claims_of(pod).filter(reserved);
-        granted.find_map(|claim| claim.grant.as_ref()?.node.clone())
     }
 }

@@ -11,7 +11,7 @@
 use jiff::Timestamp;
 use lanemate_api::names;
 
-use super::{ClaimEntry, ClaimFacts, Consumer, Grant, Index, PodEntry, PodFacts};
+use super::{ClaimEntry, ClaimFacts, Consumer, Grant, Index, PodEntry, PodFacts, Stage};
 use crate::change::{Change, ClaimWrite, Clear, Outcome, Place, Protect, Report, Write};
 use crate::classes;
 use crate::id::{Id, Uid, Version};
@@ -255,6 +255,25 @@ impl Index {
             pin,
         });
         self.lay_over_pod(&place.pod.uid, over);
+    }
+
+    /// The node that a pod counts for: where it is, or where it was let go to, or where its devices are.
+    pub(crate) fn home(&self, pod: &PodFacts) -> Option<String> {
+        match &pod.stage {
+            Stage::Finished => None,
+            Stage::Bound(node) => Some(node.clone()),
+            // Where its author pins it to says nothing while it has no devices: it may wait for them for long.
+            Stage::Waiting => {
+                let placed = self.pods.get(&pod.id.uid).and_then(|entry| entry.over.as_ref());
+                placed.and_then(|over| over.node()).or_else(|| self.node_of_claims(&pod.id, pod))
+            }
+        }
+    }
+
+    fn node_of_claims(&self, id: &Id, pod: &PodFacts) -> Option<String> {
+        let reserved = |claim: &&ClaimFacts| claim.is_reserved_for(&id.uid);
+        let mut granted = self.claims_of(pod).filter(reserved);
+        granted.find_map(|claim| claim.grant.as_ref()?.node.clone())
     }
 
     fn lay_over_claim(&mut self, uid: &Uid, over: Option<ClaimOver>, now: Timestamp) {

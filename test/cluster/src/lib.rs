@@ -8,6 +8,7 @@ mod account;
 mod allocation;
 mod cluster;
 mod component;
+pub mod controller;
 mod fake_node;
 mod fence;
 mod namespace;

@@ -3,7 +3,4 @@
 
 mod cluster;
 mod plugin;
-#[allow(dead_code, reason = "these tests need a part of it")]
-#[path = "controller/process.rs"]
-mod process;
 mod together;

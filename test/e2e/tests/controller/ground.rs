@@ -1,12 +1,12 @@
 //! A namespace with a fake node of its own, and pods that can go there alone.
 
-pub use crate::process::CONTROLLER;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use lanemate_driver::resource_slice::Mode;
+pub use lanemate_test_cluster::controller::CONTROLLER;
 use lanemate_test_cluster::{
     Cluster, FakeNode, NodeOptions, TEST_LABEL, TestNamespace, pod, until,
 };

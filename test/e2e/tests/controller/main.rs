@@ -9,7 +9,6 @@ mod ground;
 mod leader;
 mod node_fence;
 mod placing;
-mod process;
 mod proxy;
 mod races;
 mod rights;

@@ -11,8 +11,8 @@ use lanemate_test_proxy::{ApiProxy, Matcher, Rule};
 use serde_json::json;
 
 use crate::ground::{allocated, gates};
-use crate::process::{CONTROLLER, Controller, logged};
 use crate::scene::{Placed, Scene, allocation, devices_of, gpus, node_of, pairs};
+use lanemate_test_cluster::controller::{CONTROLLER, Controller, logged};
 
 /// The writes of the status of a claim.
 fn status_of(claim: &str) -> Matcher {

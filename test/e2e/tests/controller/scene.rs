@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::ground::allocated;
-use crate::process::{Controller, Start, kubeconfig, logged};
+use lanemate_test_cluster::controller::{Controller, Start, kubeconfig, logged};
 
 /// Our scheduling gate.
 pub const GATE: &str = "lanemate.dev/placement";

@@ -11,7 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::plugin::installed::Plugin;
-use crate::process::{Controller, Start, kubeconfig, logged};
+use lanemate_test_cluster::controller::{Controller, Start, kubeconfig, logged};
 
 const CLASS: &str = "gpu-rdma-pair";
 

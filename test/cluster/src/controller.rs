@@ -5,8 +5,9 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use crate::cluster::Cluster;
+use crate::wait::until;
 use anyhow::Context;
-use lanemate_test_cluster::{Cluster, until};
 
 /// The account whose rights the controller has.
 pub const CONTROLLER: (&str, &str) = ("lanemate-system", "lanemate-controller");
