@@ -51,6 +51,11 @@ impl Controller {
         Ok(Controller { child, log })
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until the log says, since this position, that it plans.
     pub async fn until_working(&mut self, since: u64) -> anyhow::Result<()> {
         self.until_logged(since, "\"state\":\"Working\"").await
