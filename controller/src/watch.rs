@@ -1,11 +1,14 @@
 //! Watches: what the API server tells, as updates of the index.
 //!
 //! ```text
-//! list (quorum, in pages) --all of it--> Reset --watch--> Apply, Delete … --cut or too old--> list
+//! list (quorum, in pages) --Apply, one by one, then Listed--> watch --Apply, Delete … cut or too old--> list
 //! ```
+//! A list is handed on object by object: all slices of a large cluster at once would take more memory than the index.
+//!
 //! A list without a resource version is read from a quorum, so that a new leader sees every write of the one before it
 //! that the API server has answered.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -116,7 +119,7 @@ async fn run<K: Watched>(
     let mut events = Box::pin(watcher(api.clone(), config.clone()));
     let mut stopped = pin!(stop.requested());
     let mut backoff = Backoff::default();
-    let mut listed = Vec::new();
+    let mut listed = BTreeSet::new();
     loop {
         let event = tokio::select! {
             () = &mut stopped => return Ok(()),
@@ -154,18 +157,18 @@ async fn run<K: Watched>(
     }
 }
 
-/// An event as an update; the objects of a list are gathered until it is complete.
-fn update_of<K: Watched>(event: Event<K>, listed: &mut Vec<Object>) -> Option<Update> {
+/// An event as an update; the names of a list are gathered until it is complete.
+fn update_of<K: Watched>(event: Event<K>, listed: &mut BTreeSet<Key>) -> Option<Update> {
     match event {
         Event::Init => {
             listed.clear();
             None
         }
         Event::InitApply(object) => {
-            listed.push(object.object());
-            None
+            listed.extend(Key::of(object.meta()));
+            Some(Update::Apply(object.object()))
         }
-        Event::InitDone => Some(Update::Reset(K::KIND, std::mem::take(listed))),
+        Event::InitDone => Some(Update::Listed(K::KIND, std::mem::take(listed))),
         Event::Apply(object) => Some(Update::Apply(object.object())),
         Event::Delete(object) => Key::of(object.meta()).map(|key| Update::Delete(K::KIND, key)),
     }
@@ -178,7 +181,7 @@ fn failed<K: Watched>(
 ) -> (Option<Update>, Option<Duration>) {
     if K::OPTIONAL && is_not_served(error) {
         tracing::debug!(watch = K::NAME, "the API server does not serve this kind");
-        return (Some(Update::Reset(K::KIND, Vec::new())), Some(ABSENT));
+        return (Some(Update::Listed(K::KIND, BTreeSet::new())), Some(ABSENT));
     }
     let wait = backoff.next_wait();
     tracing::warn!(watch = K::NAME, %error, again_in = ?wait, "a watch was cut");

@@ -27,20 +27,23 @@ impl Index {
                 let touched = self.delete(kind, &key, now);
                 self.rebuild(touched, now);
             }
-            Update::Reset(kind, objects) => self.reset(kind, objects, now),
+            Update::Listed(kind, names) => self.listed(kind, &names, now),
+            Update::Reset(kind, objects) => {
+                let names = objects.iter().filter_map(Object::key).collect();
+                let touched = objects.into_iter().map(|object| self.apply_object(object, now));
+                let touched = touched.fold(Touched::default(), Touched::and);
+                self.rebuild(touched, now);
+                self.listed(kind, &names, now);
+            }
         }
     }
 
     /// What is not in the list is gone.
-    fn reset(&mut self, kind: Kind, objects: Vec<Object>, now: Timestamp) {
-        let listed: BTreeSet<Key> = objects.iter().filter_map(Object::key).collect();
-        let mut touched = Touched::default();
-        for key in self.keys(kind).into_iter().filter(|key| !listed.contains(key)) {
-            touched = touched.and(self.delete(kind, &key, now));
-        }
-        for object in objects {
-            touched = touched.and(self.apply_object(object, now));
-        }
+    fn listed(&mut self, kind: Kind, names: &BTreeSet<Key>, now: Timestamp) {
+        let gone: Vec<Key> =
+            self.keys(kind).into_iter().filter(|key| !names.contains(key)).collect();
+        let touched = gone.iter().map(|key| self.delete(kind, key, now));
+        let touched = touched.fold(Touched::default(), Touched::and);
         self.rebuild(touched, now);
         self.listed.insert(kind);
     }

@@ -100,7 +100,9 @@ pub enum Update {
     Apply(Object),
     /// It is gone.
     Delete(Kind, Key),
-    /// These are all objects of a kind: a first list, or one after a watch was cut.
+    /// A list is complete, a first one or one after a watch was cut: what is not named is gone.
+    Listed(Kind, BTreeSet<Key>),
+    /// The same with the objects themselves.
     Reset(Kind, Vec<Object>),
 }
 
