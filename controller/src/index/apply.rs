@@ -49,18 +49,15 @@ impl Index {
     }
 
     fn apply_object(&mut self, object: Object, now: Timestamp) -> Touched {
-        let Some(key) = object.key() else {
-            self.nameless += 1;
-            return Touched::default();
-        };
+        let Some(key) = object.key() else { return nameless() };
         match object {
             Object::Pod(pod) => match PodFacts::of(&pod) {
                 Some(facts) => self.apply_pod(facts),
-                None => self.nameless += 1,
+                None => return nameless(),
             },
             Object::Claim(claim) => match ClaimFacts::of(&claim) {
                 Some(facts) => self.apply_claim(facts, now),
-                None => self.nameless += 1,
+                None => return nameless(),
             },
             Object::Node(node) => {
                 return NodeFacts::of(&node)
@@ -348,6 +345,12 @@ impl Object {
     }
 }
 
+/// An object without a name or a UID cannot be told from others. No API server sends one.
+fn nameless() -> Touched {
+    tracing::warn!("an object came without a name or a UID, and is not looked at");
+    Touched::default()
+}
+
 /// Devices that a node holds, for whom, and in words.
 fn held(node: &str, state: &NodeState) -> BTreeSet<(DeviceId, Holder, Arc<str>)> {
     let mut held = BTreeSet::new();
@@ -365,3 +368,6 @@ fn held(node: &str, state: &NodeState) -> BTreeSet<(DeviceId, Holder, Arc<str>)>
     }
     held
 }
+
+#[cfg(test)]
+mod tests;

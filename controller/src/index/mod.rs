@@ -126,8 +126,6 @@ pub struct Index {
     room: Room,
     /// Classes with a write on its way.
     busy_classes: BTreeSet<Uid>,
-    /// Objects that came without a name or a UID: they cannot be told from others.
-    nameless: u64,
 }
 
 /// A pod as it was seen, and with what we wrote laid over.
@@ -178,7 +176,6 @@ impl Index {
             holders: Holders::default(),
             room: Room::default(),
             busy_classes: BTreeSet::new(),
-            nameless: 0,
         }
     }
 
@@ -187,19 +184,9 @@ impl Index {
         Kind::NEEDED.into_iter().filter(|kind| !self.listed.contains(kind)).collect()
     }
 
-    /// Objects that came without a name or a UID.
-    pub fn nameless(&self) -> u64 {
-        self.nameless
-    }
-
     /// A pod, with what was written laid over.
     pub fn pod(&self, uid: &Uid) -> Option<&PodFacts> {
         self.pods.get(uid).map(PodEntry::shown)
-    }
-
-    /// The pod of a name.
-    pub fn pod_named(&self, key: &Key) -> Option<&PodFacts> {
-        self.pod(self.pod_keys.get(key)?)
     }
 
     /// All pods.
@@ -295,11 +282,6 @@ impl Index {
     /// Classes, compiled.
     pub fn classes(&mut self) -> &mut Classes {
         &mut self.classes.compiled
-    }
-
-    /// Both, for who reads claims while looking at devices.
-    pub fn cluster_and_classes(&mut self) -> (&Cluster, &mut Classes) {
-        (self.devices.ours(), &mut self.classes.compiled)
     }
 
     /// A DeviceClass as it is.

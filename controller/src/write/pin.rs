@@ -1,14 +1,15 @@
 //! What lets a pod go: the patch that takes our gate off, and binds the pod to the node of its devices.
 
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, Pod};
+use lanemate_api::names;
 use serde_json::{Value, json};
 
 use crate::id::{Id, Version};
 
 /// The scheduling gate of pods that wait for a place.
-pub const GATE: &str = "lanemate.dev/placement";
+pub const GATE: &str = names::PLACEMENT_GATE;
 /// The annotation that says what a pod has got.
-pub const ASSIGNMENT: &str = "lanemate.dev/device-assignment";
+pub const ASSIGNMENT: &str = names::DEVICE_ASSIGNMENT_ANNOTATION;
 /// The only field that a term can match by `matchFields` (core/v1, NodeSelectorTerm).
 const NAME_FIELD: &str = "metadata.name";
 

@@ -1,5 +1,6 @@
 //! What is written into a claim, and what came back of it.
 
+use lanemate_api::names;
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::id::Id;
 
 /// Keeps an allocated claim from vanishing under its pods; the controller manager takes it off again.
-const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+const FINALIZER: &str = names::DELETE_PROTECTION;
 /// Pods that a claim can be reserved for (resource.k8s.io/v1, `reservedFor`).
 pub(super) const MOST_CONSUMERS: usize = 256;
 /// Fields that an answer names: they repeat from result to result, and people need one.
