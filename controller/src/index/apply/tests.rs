@@ -1,3 +1,5 @@
+//! Updates of a watch, and who holds a device after them.
+
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use lanemate_driver::testing::cluster::from_json;
 use serde_json::{Value, json};
