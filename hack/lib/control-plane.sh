@@ -3,6 +3,9 @@
 # Requests per second that controller manager and scheduler may make: more for benchmarks, see --help.
 controller_manager_rate="${LANEMATE_CLUSTER_RATE:-300}" scheduler_rate="${LANEMATE_CLUSTER_RATE:-50}"
 
+# For tests of what happens where a feature is off.
+gates=(${LANEMATE_FEATURE_GATES:+--feature-gates "$LANEMATE_FEATURE_GATES"})
+
 # daemon NAME COMMAND…: its output goes to the log of that name, its end to the log of the cluster.
 daemon() {
   local name="$1"
@@ -36,7 +39,7 @@ start_api_server() {
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$keys/service-accounts.key" \
     --service-account-signing-key-file "$keys/service-accounts.key" \
     --kubelet-client-certificate "$keys/admin.crt" --kubelet-client-key "$keys/admin.key" \
-    --kubelet-certificate-authority "$keys/ca.crt" --kubelet-preferred-address-types InternalIP
+    --kubelet-certificate-authority "$keys/ca.crt" --kubelet-preferred-address-types InternalIP "${gates[@]}"
 }
 
 # The last two end when the API server does not know their roles yet.
@@ -49,7 +52,7 @@ finish_control_plane() {
     --bind-address 127.0.0.1 --leader-elect=false --use-service-account-credentials --root-ca-file "$keys/ca.crt" \
     --service-account-private-key-file "$keys/service-accounts.key" \
     --kube-api-qps "$controller_manager_rate" --kube-api-burst "$controller_manager_rate" \
-    --node-monitor-grace-period 24h # Nodes that a test makes by hand have no kubelet to keep them ready.
+    "${gates[@]}" --node-monitor-grace-period 24h # Nodes that a test makes by hand have no kubelet to keep them ready.
   cat >/run/lanemate/scheduler.yaml <<YAML
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -58,7 +61,7 @@ clientConnection: {kubeconfig: /run/lanemate/scheduler.kubeconfig, qps: $schedul
 YAML
   component kube-scheduler --config /run/lanemate/scheduler.yaml \
     --authentication-kubeconfig /run/lanemate/scheduler.kubeconfig \
-    --authorization-kubeconfig /run/lanemate/scheduler.kubeconfig --bind-address 127.0.0.1
+    --authorization-kubeconfig /run/lanemate/scheduler.kubeconfig --bind-address 127.0.0.1 "${gates[@]}"
   wait_for 60 "the controller manager to be healthy" "$log/kube-controller-manager.log" is_healthy kube-controller-manager
   wait_for 60 "the scheduler to be healthy" "$log/kube-scheduler.log" is_healthy kube-scheduler
   # The node authorizer can lag by seconds on a busy machine, and kubelet then waits as long before it tries a pod again.

@@ -22,6 +22,7 @@ TEXT
 
 Programs are built from test/cluster/go.mod into target/cluster/bin, or taken from LANEMATE_CLUSTER_BIN.
 With LANEMATE_CLUSTER_RATE, controller manager and scheduler may make so many requests per second (else 300 and 50).
+With LANEMATE_FEATURE_GATES, the control plane gets these: NAME=false,…
 With LANEMATE_CLUSTER_OWNER, a process id, \`up\` starts what ends when that process does. More: docs/dev/cluster.md.
 TEXT
 }
