@@ -29,6 +29,7 @@ pub struct Scene {
     /// First, so that it ends before what it works on.
     pub controller: Option<Controller>,
     pub start: Start,
+    kills: usize,
     pub nodes: Vec<FakeNode>,
     pub namespace: TestNamespace,
     pub cluster: Cluster,
@@ -68,6 +69,7 @@ impl Scene {
         let mut scene = Scene {
             controller: None,
             start,
+            kills: 0,
             nodes: Vec::new(),
             namespace,
             cluster,
@@ -120,7 +122,8 @@ impl Scene {
     /// Kills the controller. The next one has a lease of its own, and need not wait.
     pub fn kill_controller(&mut self) {
         self.controller = None;
-        self.start.lease.push('x');
+        self.kills += 1;
+        self.start.lease = format!("{}-{}", self.namespace.name(), self.kills);
     }
 
     /// The class stays for other tests: it is the same for all.
