@@ -41,7 +41,7 @@ fn main() {
     let slices: Duration = cluster.nodes(nodes);
     let listed = cluster.claims(claims, nodes);
     let after = resident();
-    println!("{nodes} nodes x (8 GPUs + 8 NICs), {claims} claims, {claims} pods");
+    println!("{nodes} nodes x (8 GPUs + 10 NICs), {claims} claims, {claims} pods");
     println!("memory: {} MiB, of which {} MiB for the objects", after, after - before);
     println!("lists taken in: nodes and slices {slices:.1?}, claims and pods {listed:.1?}");
     let mut times: Vec<Duration> = (0..DECISIONS).map(|number| cluster.decide(number)).collect();
