@@ -25,6 +25,8 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "lanemate";
 /// Scheduling gate of a pod that waits for devices of ours.
 pub const PLACEMENT_GATE: &str = "lanemate.dev/placement";
+/// Label of a namespace or a pod, with the value `enabled`: pods with claims get [`PLACEMENT_GATE`].
+pub const PLACEMENT_LABEL: &str = "lanemate.dev/placement";
 /// Annotation of a pod that says what it holds, for people and dashboards.
 pub const DEVICE_ASSIGNMENT_ANNOTATION: &str = "lanemate.dev/device-assignment";
 /// Finalizer that keeps a claim while it is allocated; kube-controller-manager takes it off after the last pod.

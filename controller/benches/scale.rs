@@ -2,6 +2,7 @@
 //!
 //! `cargo bench --package lanemate-controller --bench scale`; `LANEMATE_BENCH_NODES` asks for another size than 5,000.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -73,16 +74,11 @@ impl Cluster {
         };
         let classes =
             builtin_device_classes().into_iter().map(|class| Object::DeviceClass(Box::new(class)));
-        cluster.reset(Kind::DeviceClass, classes.collect());
-        let others = Kind::NEEDED.into_iter().filter(|kind| *kind != Kind::DeviceClass);
-        for kind in others {
-            cluster.reset(kind, Vec::new());
+        for kind in Kind::NEEDED {
+            cluster.index.apply(Update::Listed(kind, BTreeSet::new()), cluster.now);
         }
+        classes.for_each(|class| cluster.apply(class));
         cluster
-    }
-
-    fn reset(&mut self, kind: Kind, objects: Vec<Object>) {
-        self.index.apply(Update::Reset(kind, objects), self.now);
     }
 
     fn next_version(&mut self) -> String {

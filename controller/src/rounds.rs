@@ -121,9 +121,7 @@ impl Rounds {
         let begun = Instant::now();
         let Planned { changes, notices, next, stats } =
             self.planner.plan(&mut self.index, now, jobs.capacity());
-        let counts = self.planner.troubles();
-        let about = About { stats: &stats, counts: &counts, took: begun.elapsed(), now };
-        self.teller.planned(&mut self.index, &about);
+        let took = begun.elapsed();
         for notice in notices {
             self.teller.notice(notice);
         }
@@ -134,6 +132,9 @@ impl Rounds {
                 tracing::error!(%error, "a change found no place in the queue of the writer");
             }
         }
+        let counts = self.planner.troubles();
+        let about = About { stats: &stats, counts: &counts, took, now };
+        self.teller.planned(&mut self.index, &about);
         let due = [rested, next].into_iter().flatten().min();
         let until = due.and_then(|due| Duration::try_from(due.duration_since(now)).ok());
         until.map_or(LONGEST_SLEEP, |until| until.min(LONGEST_SLEEP))

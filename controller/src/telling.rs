@@ -95,7 +95,7 @@ impl Teller {
         let About { stats, counts, took, now } = *about;
         let age =
             stats.oldest.and_then(|oldest| Duration::try_from(now.duration_since(oldest)).ok());
-        self.metrics.queue(stats.waiting, age.unwrap_or_default(), index.count_in_flight());
+        self.metrics.queue(stats.waiting, age.unwrap_or_default(), self.handed.len());
         self.metrics.wanted(stats.wanted.iter().map(|(class, count)| (class.as_str(), *count)));
         if let Ok(decisions @ 1..) = u32::try_from(stats.decisions) {
             for _ in 0..decisions {

@@ -9,15 +9,14 @@
 mod priority;
 mod template;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimTemplate};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub use self::priority::{UnknownPriority, admit_priorities};
+pub use self::priority::{UnknownPriority, admit_priorities, precedence};
 use self::template::{instantiate, name_in_status, owner_other_than};
 
 /// Namespace of an object that names none.
@@ -363,8 +362,8 @@ fn in_order(pods: &[Pod]) -> Vec<&Pod> {
     let mut pods: Vec<&Pod> = pods.iter().filter(|pod| is_unfinished(pod)).collect();
     pods.sort_by_cached_key(|pod| {
         let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
-        let created: Option<Time> = pod.metadata.creation_timestamp.clone();
-        (Reverse(priority), created.is_none(), created, PodRef::of(&pod.metadata))
+        let created = pod.metadata.creation_timestamp.clone();
+        (precedence(priority, created), PodRef::of(&pod.metadata))
     });
     pods
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use jiff::SignedDuration;
+use lanemate_runtime::duration::duration;
 use lanemate_runtime::telemetry::logging::LogFormat;
 
 /// The whole command line. What clap cannot check alone is checked by [`crate::settings`].
@@ -178,12 +178,4 @@ pub enum Mode {
     Controller,
     /// kube-scheduler, by the attributes of the devices
     Scheduler,
-}
-
-/// `90s`, `5m`, `1h30m`; zero and less is refused, as nothing would wait.
-fn duration(text: &str) -> Result<Duration, String> {
-    let expected = "expected a time above zero, such as 90s, 5m or 1h30m";
-    let duration: SignedDuration = text.parse().map_err(|_| expected.to_owned())?;
-    let duration = Duration::try_from(duration).map_err(|_| expected.to_owned())?;
-    if duration.is_zero() { Err(expected.to_owned()) } else { Ok(duration) }
 }

@@ -5,7 +5,7 @@
 //! events                  what is told to people about an object
 //! shutdown                tasks that live as long as the process, and the signals that end it
 //! telemetry               log, metrics, health
-//! random                  jitter and ids
+//! random, duration        jitter and ids; durations as people type them
 //! ```
 
 #![warn(missing_docs)]
@@ -13,6 +13,7 @@
 pub mod backoff;
 pub mod call;
 pub mod client;
+pub mod duration;
 pub mod events;
 pub mod random;
 pub mod shutdown;

@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Seen, subject};
 use crate::change::{Change, Outcome, Report};
 use crate::id::{Uid, Version};
+use crate::plan::timing::after;
 
 /// A report that is out for so long is lost: requests are given up after 5 s.
 const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
@@ -81,8 +82,4 @@ impl Waits {
     pub fn retain(&mut self, is_there: impl Fn(&Uid) -> bool) {
         self.by_class.retain(|uid, _| is_there(uid));
     }
-}
-
-fn after(now: Timestamp, wait: SignedDuration) -> Timestamp {
-    now.checked_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -28,13 +28,6 @@ impl Index {
                 self.rebuild(touched, now);
             }
             Update::Listed(kind, names) => self.listed(kind, &names, now),
-            Update::Reset(kind, objects) => {
-                let names = objects.iter().filter_map(Object::key).collect();
-                let touched = objects.into_iter().map(|object| self.apply_object(object, now));
-                let touched = touched.fold(Touched::default(), Touched::and);
-                self.rebuild(touched, now);
-                self.listed(kind, &names, now);
-            }
         }
     }
 
@@ -324,7 +317,7 @@ impl ClaimEntry {
 
 impl Object {
     /// Its name.
-    fn key(&self) -> Option<Key> {
+    pub fn key(&self) -> Option<Key> {
         Key::of(self.metadata())
     }
 

@@ -79,8 +79,7 @@ impl Devices {
 
     /// Slices of ours with a device that lacks the allocator taint.
     pub fn untainted(&self) -> impl Iterator<Item = &str> {
-        let ours = |slice: &Packed| slice.driver == names::DRIVER && slice.is_untainted;
-        self.published.iter().filter(move |(_, slice)| ours(slice)).map(|(name, _)| name)
+        self.published.untainted()
     }
 
     /// The generation of each of our pools on a node.

@@ -1,4 +1,4 @@
-//! What the cluster looks like, kept synchronously: every kind enters by apply, delete and reset on plain values.
+//! What the cluster looks like, kept synchronously: every kind enters by apply, delete and listed on plain values.
 //!
 //! Objects are parsed at the door; only what a plan may have to write back is kept as an object. What is derived from them
 //! (who holds a device, what runs on a node) is brought up to date with each update, so that a plan reads and never scans.
@@ -102,8 +102,6 @@ pub enum Update {
     Delete(Kind, Key),
     /// A list is complete, a first one or one after a watch was cut: what is not named is gone.
     Listed(Kind, BTreeSet<Key>),
-    /// The same with the objects themselves.
-    Reset(Kind, Vec<Object>),
 }
 
 /// All that is known.
@@ -341,12 +339,6 @@ impl Index {
         pod.is_some_and(PodOver::is_in_flight)
             || claim.is_some_and(ClaimOver::is_in_flight)
             || self.busy_classes.contains(uid)
-    }
-
-    /// Pods, claims and classes with a change at the writer.
-    pub fn count_in_flight(&self) -> usize {
-        let pods = self.pods.values().filter_map(|entry| entry.over.as_ref());
-        pods.filter(|over| over.is_in_flight()).count() + self.busy_classes.len()
     }
 
     /// How many objects of each kind are known.

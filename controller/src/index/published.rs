@@ -17,8 +17,8 @@ pub struct Packed {
     pub generation: i64,
     /// The node that published it; absent for devices that several nodes reach.
     pub node: Option<String>,
-    /// A device lacks the allocator taint.
-    pub is_untainted: bool,
+    /// A device of ours lacks the allocator taint.
+    is_untainted: bool,
     bytes: Box<[u8]>,
 }
 
@@ -29,6 +29,8 @@ pub struct Published {
     by_node: BTreeMap<String, BTreeSet<String>>,
     by_pool: BTreeMap<(String, String), BTreeSet<String>>,
     shared: BTreeSet<String>,
+    /// Slices of ours with a device that lacks the allocator taint.
+    untainted: BTreeSet<String>,
     rules: BTreeMap<String, DeviceTaintRule>,
 }
 
@@ -47,7 +49,8 @@ impl Packed {
             pool: spec.pool.name.clone(),
             generation: spec.pool.generation,
             node: spec.node_name.clone().filter(|node| !node.is_empty()),
-            is_untainted: devices.any(|device| !device.taints.iter().flatten().any(tainted)),
+            is_untainted: spec.driver == names::DRIVER
+                && devices.any(|device| !device.taints.iter().flatten().any(tainted)),
             bytes: serde_json::to_vec(&slice).ok()?.into(),
         })
     }
@@ -58,19 +61,14 @@ impl Packed {
 }
 
 impl Published {
-    /// A slice by name.
-    pub fn get(&self, name: &str) -> Option<&Packed> {
-        self.slices.get(name)
-    }
-
     /// Names of all slices.
     pub fn names(&self) -> Vec<String> {
         self.slices.keys().cloned().collect()
     }
 
-    /// All slices by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Packed)> {
-        self.slices.iter().map(|(name, slice)| (name.as_str(), slice))
+    /// Slices of ours with a device that lacks the allocator taint. Asked for in every round.
+    pub fn untainted(&self) -> impl Iterator<Item = &str> {
+        self.untainted.iter().map(String::as_str)
     }
 
     /// Adds a slice that is not there.
@@ -79,6 +77,9 @@ impl Published {
         let packed = Packed::new(slice)?;
         let pool = (packed.driver.clone(), packed.pool.clone());
         self.by_pool.entry(pool).or_default().insert(name.clone());
+        if packed.is_untainted {
+            self.untainted.insert(name.clone());
+        }
         match &packed.node {
             Some(node) => self.by_node.entry(node.clone()).or_default().insert(name.clone()),
             None => self.shared.insert(name.clone()),
@@ -90,6 +91,7 @@ impl Published {
     pub fn remove(&mut self, name: &str) -> Option<Packed> {
         let packed = self.slices.remove(name)?;
         self.shared.remove(name);
+        self.untainted.remove(name);
         if let Some(node) = &packed.node {
             take(&mut self.by_node, node, name);
         }

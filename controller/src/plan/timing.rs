@@ -19,10 +19,6 @@ pub const HEAD_WAITS: SignedDuration = SignedDuration::from_secs(10 * 60);
 /// A node that a head has reserved is judged anew after this time, so that one that empties faster can take its place.
 pub const HEAD_KEEPS: SignedDuration = SignedDuration::from_secs(60);
 
-/// A freed device whose node does not say what it holds: the plugin unprepares 2.4 s after a force delete, and kubelet
-/// tries again after 10 to 16 s.
-pub const REST: SignedDuration = SignedDuration::from_secs(15);
-
 /// Slices that vanished: those of a restarted kubelet are back within seconds, a stopped plugin's after 30 s.
 pub const VANISHED: SignedDuration = SignedDuration::from_secs(60);
 

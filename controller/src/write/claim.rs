@@ -93,18 +93,13 @@ impl Job {
 
     /// Takes an allocation back, at the version at which that was decided.
     pub(super) async fn clear(&mut self, change: &Clear) -> Result<(), Outcome> {
-        let object = self.read(&change.claim).await?;
-        if Version::of(&object.metadata) != change.version {
-            let words = format!("claim {} was changed by others", change.claim);
-            return Err(Outcome::Superseded(words));
-        }
+        let object = self.read_at(&change.claim, &change.version).await?;
         let object = match self.put_status(&change.claim, &status::cleared(object)).await {
             Answer::Conflict(_) => self.read(&change.claim).await?,
             answer => answer.taken()?,
         };
         if status::allocation(&object).is_some() {
-            let words = format!("claim {} was changed by others", change.claim);
-            return Err(Outcome::Superseded(words));
+            return Err(changed(&change.claim));
         }
         self.note(&change.claim, &object);
         Ok(())
@@ -112,16 +107,9 @@ impl Job {
 
     /// Puts the finalizer back, at the version at which it was missed.
     pub(super) async fn protect_again(&mut self, change: &Protect) -> Result<(), Outcome> {
-        let object = self.read(&change.claim).await?;
-        if Version::of(&object.metadata) != change.version {
-            let words = format!("claim {} was changed by others", change.claim);
-            return Err(Outcome::Superseded(words));
-        }
+        let object = self.read_at(&change.claim, &change.version).await?;
         let object = match self.protect(&change.claim, object).await {
-            Answer::Conflict(_) => {
-                let words = format!("claim {} was changed by others", change.claim);
-                return Err(Outcome::Superseded(words));
-            }
+            Answer::Conflict(_) => return Err(changed(&change.claim)),
             answer => answer.taken()?,
         };
         self.note(&change.claim, &object);
@@ -211,6 +199,12 @@ impl Job {
         Ok(object)
     }
 
+    /// The claim, if it is still at the version at which something was decided.
+    async fn read_at(&mut self, claim: &Id, version: &Version) -> Result<ResourceClaim, Outcome> {
+        let object = self.read(claim).await?;
+        if Version::of(&object.metadata) == *version { Ok(object) } else { Err(changed(claim)) }
+    }
+
     fn note(&mut self, claim: &Id, object: &ResourceClaim) {
         self.written.push((claim.clone(), Version::of(&object.metadata)));
     }
@@ -218,6 +212,10 @@ impl Job {
 
 fn claims(client: Client, claim: &Id) -> Api<ResourceClaim> {
     Api::namespaced(client, &claim.key.namespace)
+}
+
+fn changed(claim: &Id) -> Outcome {
+    Outcome::Superseded(format!("claim {claim} was changed by others"))
 }
 
 fn keeps_changing(claim: &Id) -> Outcome {

@@ -1,5 +1,6 @@
 //! The priority of pods that no API server has admitted yet.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -59,6 +60,12 @@ pub fn admit_priorities(pods: &mut [Pod], classes: &[PriorityClass]) -> Vec<Unkn
 
 fn value(class: &PriorityClass) -> i32 {
     class.value.unwrap_or(0)
+}
+
+/// A pod's place among those that wait, the smallest first; equals go by namespace and name. Queues and fairness will take
+/// the place of this one function.
+pub fn precedence<T>(priority: i32, created: Option<T>) -> (Reverse<i32>, bool, Option<T>) {
+    (Reverse(priority), created.is_none(), created)
 }
 
 #[cfg(test)]

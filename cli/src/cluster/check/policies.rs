@@ -7,6 +7,8 @@ use kube::{Api, Client};
 use lanemate_runtime::call::call;
 use serde_json::Value;
 
+use lanemate_api::names;
+
 use super::{Check, named};
 use crate::cluster::read::list;
 use crate::words::counted;
@@ -14,8 +16,6 @@ use crate::words::counted;
 const FENCE: &str = include_str!("../../../../deploy/admission/fence.yaml");
 const NODE_FENCE: &str = include_str!("../../../../deploy/admission/node-fence.yaml");
 const GATE: &str = include_str!("../../../../deploy/admission/gate.yaml");
-/// Label that puts the pods of a namespace under the gate.
-const LABEL: &str = "lanemate.dev/placement";
 
 /// How a shipped object is in the cluster.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,7 +54,9 @@ pub async fn gate(client: &Client) -> anyhow::Result<Check> {
     let namespaces = list(&Api::<Namespace>::all(client.clone()), "Namespaces", "").await?;
     let is_labelled = |namespace: &&Namespace| {
         let labels = namespace.metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(LABEL)).is_some_and(|value| value == "enabled")
+        labels
+            .and_then(|labels| labels.get(names::PLACEMENT_LABEL))
+            .is_some_and(|value| value == "enabled")
     };
     let labelled = namespaces.iter().filter(is_labelled).count();
     let mut wrong = Vec::new();

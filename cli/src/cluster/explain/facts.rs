@@ -8,15 +8,14 @@ use lanemate_driver::allocation::device_of;
 use lanemate_driver::claim::allocated::AllocatedClaim;
 use lanemate_driver::pending::{ClaimRef, PodRef, allocation_of};
 
+use lanemate_api::names;
+
 use super::subject::{Target, entries, find};
 use super::{DeviceReport, Explanation, NodesReason, PodReport, State, UnitReport};
 use crate::cluster::devices::Devices;
 use crate::cluster::leader::Leader;
 use crate::cluster::read::Seen;
 use crate::plan::outcome::{Answer, Outcome, Verdict};
-
-/// The gate that the controller takes off itself.
-pub const OWN_GATE: &str = "lanemate.dev/placement";
 
 /// Everything that an explanation is made of.
 pub struct Facts<'a> {
@@ -142,7 +141,7 @@ impl Facts<'_> {
     fn why(&self, target: &Target, verdict: Option<&Verdict>, explanation: &Explanation) -> String {
         let gates = explanation.pods.iter().flat_map(|pod| &pod.gates);
         let others: Vec<&str> =
-            gates.map(String::as_str).filter(|gate| *gate != OWN_GATE).collect();
+            gates.map(String::as_str).filter(|gate| *gate != names::PLACEMENT_GATE).collect();
         if explanation.pods.is_empty() {
             return "no unfinished pod names it: a claim gets its devices with its first pod"
                 .to_owned();

@@ -35,11 +35,18 @@ fn index() -> Index {
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
+/// A list of claims, as a watch hands it on.
+fn list(index: &mut Index, objects: Vec<Object>) {
+    let names = objects.iter().filter_map(Object::key).collect();
+    objects.into_iter().for_each(|object| index.apply(Update::Apply(object), NOW));
+    index.apply(Update::Listed(Kind::Claim, names), NOW);
+}
+
 #[test]
 fn a_list_that_is_behind_does_not_free_what_a_later_version_holds() {
     let mut index = index();
     index.apply(Update::Apply(claim("c", "10", Some("d"))), NOW);
-    index.apply(Update::Reset(Kind::Claim, vec![claim("c", "9", None)]), NOW);
+    list(&mut index, vec![claim("c", "9", None)]);
     assert_eq!(index.cluster().holder(&device("d")), Some("ns/c"));
     index.apply(Update::Apply(claim("c", "9", None)), NOW);
     assert_eq!(index.holders(&device("d")).len(), 1);

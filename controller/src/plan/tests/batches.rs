@@ -7,7 +7,7 @@ use serde_json::json;
 use super::world::*;
 use crate::change::{Change, Generations};
 use crate::id::{Id, Uid, Version};
-use crate::index::{Index, Kind, Object, PodFacts, Stage, Update};
+use crate::index::{Index, Kind, Object, PodFacts, Stage};
 use crate::plan::{Planned, Planner, Settings, notices, order, timing};
 
 /// Names of the pods that a plan places.
@@ -141,8 +141,7 @@ fn nothing_is_planned_before_every_kind_was_listed() {
     let mut index = Index::new(Generations::default());
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let mut planner = Planner::new(Settings::default());
-    let reset = |kind, objects: Vec<Object>| Update::Reset(kind, objects);
-    index.apply(reset(Kind::Node, vec![Object::Node(Box::new(node("n1")))]), now);
+    list(&mut index, Kind::Node, vec![Object::Node(Box::new(node("n1")))], now);
     assert!(planner.plan(&mut index, now, 10).changes.is_empty());
     assert!(!index.missing().is_empty());
 }

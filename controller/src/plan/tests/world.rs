@@ -68,7 +68,7 @@ impl World {
             (Kind::Volume, vec![]),
             (Kind::VolumeClaim, vec![]),
         ] {
-            world.index.apply(Update::Reset(kind, objects), world.now);
+            list(&mut world.index, kind, objects, world.now);
         }
         world
     }
@@ -349,6 +349,13 @@ impl World {
         let fields = required.node_selector_terms.first()?.match_fields.as_ref()?;
         fields.first()?.values.as_ref()?.first().cloned()
     }
+}
+
+/// A whole list, as a watch hands it on.
+pub fn list(index: &mut Index, kind: Kind, objects: Vec<Object>, now: Timestamp) {
+    let names = objects.iter().filter_map(Object::key).collect();
+    objects.into_iter().for_each(|object| index.apply(Update::Apply(object), now));
+    index.apply(Update::Listed(kind, names), now);
 }
 
 /// A name in the namespace of all tests.
