@@ -1,4 +1,4 @@
-//! The priority of pods that no API server has admitted yet.
+//! Priorities: of pods that no API server has admitted yet, and the place that a priority gives.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
