@@ -23,16 +23,16 @@ pub struct Connection {
     pub address: String,
 }
 
-/// Why there is no client.
+/// Why there is no client. Causes stand in the words, and not beside them: whoever prints the chain prints them once.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The file cannot be read.
-    #[error("read kubeconfig {path}: {source}: expected a kubeconfig with a current context")]
+    #[error("read kubeconfig {path}: {error}: expected a kubeconfig with a current context")]
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: Box<KubeconfigError>,
+        error: Box<KubeconfigError>,
     },
     /// There is no service account here.
     #[error(
@@ -40,14 +40,12 @@ pub enum ClientError {
     )]
     InCluster(Box<kube::config::InClusterError>),
     /// The certificates or the address cannot be used.
-    #[error(
-        "set up the client for {address}: {source}: expected a usable address and certificates"
-    )]
+    #[error("set up the client for {address}: {error}: expected a usable address and certificates")]
     Setup {
         /// The API server's address.
         address: String,
         /// What is wrong.
-        source: Box<kube::Error>,
+        error: Box<kube::Error>,
     },
 }
 
@@ -58,9 +56,9 @@ pub enum ClientError {
 /// When the file or the service account cannot be read, or what they say cannot be used.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ClientError> {
     let mut config = match kubeconfig {
-        Some(path) => read(path).await.map_err(|source| ClientError::Kubeconfig {
+        Some(path) => read(path).await.map_err(|error| ClientError::Kubeconfig {
             path: path.to_owned(),
-            source: Box::new(source),
+            error: Box::new(error),
         })?,
         None => Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?,
     };
@@ -73,10 +71,8 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ClientErro
     // own deadline allows, after a fresh read where the answer may have changed, and says so.
     config.default_retry = false;
     let address = config.cluster_url.to_string();
-    let client = Client::try_from(config).map_err(|source| ClientError::Setup {
-        address: address.clone(),
-        source: Box::new(source),
-    })?;
+    let client = Client::try_from(config)
+        .map_err(|error| ClientError::Setup { address: address.clone(), error: Box::new(error) })?;
     Ok(Connection { client, address })
 }
 
