@@ -14,7 +14,7 @@ pub const WAITING: &str = "PlacementWaiting";
 pub const REFUSED: &str = "PlacementRefused";
 /// A claim asks for devices of ours and of other drivers.
 pub const MIXED: &str = "MixedDrivers";
-/// The pod has its devices.
+/// The pod that was told to wait has its devices.
 pub const PLACED: &str = "Placed";
 /// kube-scheduler could not place the pod where its devices are.
 pub const MOVED: &str = "PlacementMoved";
@@ -85,10 +85,11 @@ impl Notices {
         notices.collect()
     }
 
-    /// The event of a pod that has its devices. What was told before is forgotten.
-    pub fn placed(&mut self, pod: &Id, note: String) -> Notice {
-        self.told.remove(&pod.uid);
-        Notice { about: About::Pod(pod.clone()), is_warning: false, reason: PLACED, note }
+    /// The event that closes what was told of a pod, which is forgotten. A pod of which nothing was told needs none: it
+    /// would cost the API server a write per pod to repeat what the pod's annotation says.
+    pub fn placed(&mut self, pod: &Id, note: String) -> Option<Notice> {
+        self.told.remove(&pod.uid)?;
+        Some(Notice { about: About::Pod(pod.clone()), is_warning: false, reason: PLACED, note })
     }
 
     /// Forgets pods that are gone.
@@ -124,7 +125,8 @@ mod tests {
             let told_now = notices.tell(&pod, &Waiting::for_now(note), now);
             assert_eq!(!told_now.is_empty(), told, "{second} {note}");
         }
-        assert_eq!(notices.placed(&pod, "x".to_owned()).reason, PLACED);
+        assert_eq!(notices.placed(&pod, "x".to_owned()).unwrap().reason, PLACED);
+        assert_eq!(notices.placed(&pod, "x".to_owned()), None, "nothing is left to close");
         let broken = Waiting::broken("c").of(&pod);
         let told = notices.tell(&pod, &broken, Timestamp::UNIX_EPOCH);
         assert_eq!(told.len(), 2, "after Placed everything is news; pod and claim are told");

@@ -82,7 +82,7 @@ impl Placing {
         round.planned.notices.extend(told);
     }
 
-    /// Tells of pods whose devices are written, and forgets those that got none after all.
+    /// Tells those pods whose devices are written and that were told to wait, and forgets those that got none after all.
     pub(super) fn tell_placed(&mut self, index: &Index, planned: &mut Planned) {
         let (notices, now_placed) = (&mut self.notices, &mut planned.notices);
         self.under_way.retain(|uid, (id, claims, words)| {
@@ -92,7 +92,7 @@ impl Placing {
             let is_allocated =
                 |key: &Key| index.claim(key).is_some_and(|claim| claim.grant.is_some());
             if index.pod(uid).is_some() && claims.iter().all(is_allocated) {
-                now_placed.push(notices.placed(id, std::mem::take(words)));
+                now_placed.extend(notices.placed(id, std::mem::take(words)));
             }
             false
         });

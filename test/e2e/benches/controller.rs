@@ -1,21 +1,22 @@
 //! Pods per second to bound: kube-scheduler allocating by one `matchAttribute` beside our controller, on one control
 //! plane, in one run. `hack/bench-controller` starts what it needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use futures::stream::{StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use lanemate_driver::inventory::Policy;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::resource_slice::{Mode, RenderOptions, render};
 use lanemate_driver::testing::facts;
 use lanemate_test_cluster::controller::{Controller, Start, kubeconfig, logged};
-use lanemate_test_cluster::{Cluster, FakeNode, NodeOptions, TestNamespace};
+use lanemate_test_cluster::{Cluster, Component, Deed, FakeNode, NodeOptions, TestNamespace};
 use serde_json::json;
 
 /// Objects that are created at the same time.
@@ -25,53 +26,53 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Clock ticks of `/proc/PID/stat` in a second, on Linux.
 const TICKS: f64 = 100.0;
 
+/// Programs of the control plane of which the CPU time is told.
+const PROGRAMS: [&str; 3] = ["kube-scheduler", "kube-apiserver", "etcd"];
+
 /// One way in which pods come to their devices.
 struct Row {
     name: &'static str,
-    mode: Mode,
-    has_claims: bool,
-    is_gated: bool,
-    has_controller: bool,
+    way: Way,
+    /// Pods and claims are there before the one who allocates them: what creating them costs is not measured.
+    is_backlog: bool,
 }
 
-const ROWS: [Row; 4] = [
-    Row {
-        name: "pods without claims",
-        mode: Mode::Controller,
-        has_claims: false,
-        is_gated: false,
-        has_controller: false,
-    },
-    Row {
-        name: "(a) kube-scheduler allocates",
-        mode: Mode::Scheduler,
-        has_claims: true,
-        is_gated: false,
-        has_controller: false,
-    },
-    Row {
-        name: "(b) controller, gated",
-        mode: Mode::Controller,
-        has_claims: true,
-        is_gated: true,
-        has_controller: true,
-    },
-    Row {
-        name: "(c) controller, no gate",
-        mode: Mode::Controller,
-        has_claims: true,
-        is_gated: false,
-        has_controller: true,
-    },
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    NoClaims,
+    Scheduler,
+    Gated,
+    Ungated,
+}
+
+const ROWS: [Row; 6] = [
+    Row { name: "pods without claims", way: Way::NoClaims, is_backlog: false },
+    Row { name: "(a) kube-scheduler allocates", way: Way::Scheduler, is_backlog: false },
+    Row { name: "(b) controller, gated", way: Way::Gated, is_backlog: false },
+    Row { name: "(c) controller, no gate", way: Way::Ungated, is_backlog: false },
+    Row { name: "(a) of a backlog", way: Way::Scheduler, is_backlog: true },
+    Row { name: "(b) of a backlog", way: Way::Gated, is_backlog: true },
 ];
 
 /// What was measured.
 struct Measured {
     name: &'static str,
     pods_per_second: f64,
-    scheduler_ms: f64,
-    controller_ms: Option<f64>,
     allocations_per_second: Option<f64>,
+    /// Of [`PROGRAMS`], of the controller if there is one, and of this process, which creates the pods: ms per pod.
+    programs: [f64; PROGRAMS.len()],
+    controller: Option<f64>,
+    creating: f64,
+}
+
+impl Way {
+    fn mode(self) -> Mode {
+        if self == Way::Scheduler { Mode::Scheduler } else { Mode::Controller }
+    }
+
+    fn has_controller(self) -> bool {
+        matches!(self, Way::Gated | Way::Ungated)
+    }
 }
 
 fn number(variable: &str, default: usize) -> usize {
@@ -86,7 +87,7 @@ async fn main() -> anyhow::Result<()> {
     let mut fakes = create_nodes(&cluster, &namespace, nodes).await?;
     let mut measured = Vec::new();
     for row in &ROWS {
-        publish(&mut fakes, row.mode).await?;
+        publish(&mut fakes, row.way.mode()).await?;
         measured.push(run(&cluster, &namespace, row, pods).await?);
     }
     print(&measured, nodes, pods);
@@ -102,7 +103,7 @@ async fn create_nodes(
         let name = format!("{}-{number}", namespace.name());
         FakeNode::create(cluster.client(), &name, &NodeOptions::default()).await
     };
-    futures::stream::iter(0..count).map(create).buffer_unordered(CREATORS).try_collect().await
+    stream::iter(0..count).map(create).buffer_unordered(CREATORS).try_collect().await
 }
 
 /// Eight GPUs, each with the NIC of its switch.
@@ -114,7 +115,7 @@ async fn publish(nodes: &mut [FakeNode], mode: Mode) -> anyhow::Result<()> {
         slices.iter_mut().for_each(keep_pairs);
         node.publish_slices(slices)
     });
-    futures::stream::iter(publish).buffer_unordered(CREATORS).try_collect::<Vec<_>>().await?;
+    stream::iter(publish).buffer_unordered(CREATORS).try_collect::<Vec<_>>().await?;
     Ok(())
 }
 
@@ -143,25 +144,39 @@ async fn run(
     row: &Row,
     pods: usize,
 ) -> anyhow::Result<Measured> {
-    let fence = (row.mode == Mode::Scheduler).then(|| cluster.open_fence());
+    let fence = (row.way == Way::Scheduler).then(|| cluster.open_fence());
     let directory = tempfile::tempdir()?;
-    let controller = match row.has_controller {
-        true => Some(start(cluster, namespace, directory.path()).await?),
-        false => None,
-    };
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let scheduler = find("kube-scheduler")?;
-    let before = (cpu(scheduler)?, controller.as_ref().map(|it| cpu(it.id())).transpose()?);
-    let begun = Instant::now();
-    let create = |number: usize| create_pod(namespace, row, number);
-    let creating = futures::stream::iter(0..pods).map(create).buffer_unordered(CREATORS);
-    creating.try_collect::<Vec<()>>().await?;
+    let watch = row.way.has_controller().then(|| Allocations::watch(namespace, pods));
+    let create = stream::iter(0..pods).map(|number| create_pod(namespace, row.way, number));
+    let create = create.buffer_unordered(CREATORS).try_collect::<()>();
+    let (controller, before, begun);
+    if row.is_backlog {
+        let paused = cluster.disturb(Component::Scheduler, Deed::Pause).await?;
+        create.await?;
+        if row.way.has_controller() {
+            paused.end().await?;
+            (before, begun) = (cpu_times(None)?, Instant::now());
+            controller = Some(start(cluster, namespace, directory.path()).await?);
+        } else {
+            (before, begun) = (cpu_times(None)?, Instant::now());
+            paused.end().await?;
+            controller = None;
+        }
+    } else {
+        controller = match row.way.has_controller() {
+            true => Some(start(cluster, namespace, directory.path()).await?),
+            false => None,
+        };
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        (before, begun) = (cpu_times(controller.as_ref())?, Instant::now());
+        create.await?;
+    }
     until_bound(namespace, pods).await?;
     let took = begun.elapsed().as_secs_f64();
-    let after = (cpu(scheduler)?, controller.as_ref().map(|it| cpu(it.id())).transpose()?);
-    let allocations_per_second = match row.has_controller {
-        true => Some(rate_of_allocations(namespace).await?),
-        false => None,
+    let after = cpu_times(controller.as_ref())?;
+    let allocations_per_second = match watch {
+        Some(watch) => Some(watch.rate().await?),
+        None => None,
     };
     clean(namespace).await?;
     drop(controller);
@@ -170,14 +185,63 @@ async fn run(
         let claims: Api<ResourceClaim> = namespace.api();
         claims.delete("fence", &DeleteParams::default()).await?;
     }
-    let per_pod = |ms: f64| ms / pods as f64;
+    let per_pod = |after: f64, before: f64| (after - before) / pods as f64;
     Ok(Measured {
         name: row.name,
         pods_per_second: pods as f64 / took,
-        scheduler_ms: per_pod(after.0 - before.0),
-        controller_ms: after.1.zip(before.1).map(|(after, before)| per_pod(after - before)),
         allocations_per_second,
+        programs: std::array::from_fn(|at| per_pod(after.programs[at], before.programs[at])),
+        controller: after.controller.map(|now| per_pod(now, before.controller.unwrap_or(0.0))),
+        creating: per_pod(after.creating, before.creating),
     })
+}
+
+/// A watch of the claims, which counts those that become allocated.
+struct Allocations {
+    task: tokio::task::JoinHandle<anyhow::Result<f64>>,
+}
+
+impl Allocations {
+    fn watch(namespace: &TestNamespace, count: usize) -> Self {
+        let claims = namespace.api::<ResourceClaim>();
+        let task = tokio::spawn(async move {
+            let events = watcher(claims, watcher::Config::default()).applied_objects();
+            let mut events = std::pin::pin!(events);
+            let mut seen = BTreeSet::new();
+            let mut first = None;
+            while seen.len() < count {
+                let claim = events.next().await.context("the watch of claims has ended")??;
+                if claim.status.is_some_and(|status| status.allocation.is_some()) {
+                    first.get_or_insert_with(Instant::now);
+                    seen.insert(claim.metadata.uid);
+                }
+            }
+            let first = first.context("no claim was asked for")?;
+            Ok((count - 1) as f64 / first.elapsed().as_secs_f64())
+        });
+        Self { task }
+    }
+
+    /// Claims per second, from the first that was seen to be allocated to the last.
+    async fn rate(self) -> anyhow::Result<f64> {
+        tokio::time::timeout(LONGEST, self.task).await.context("watch claims")??
+    }
+}
+
+/// CPU time used until now, in ms.
+struct CpuTimes {
+    programs: [f64; PROGRAMS.len()],
+    controller: Option<f64>,
+    creating: f64,
+}
+
+fn cpu_times(controller: Option<&Controller>) -> anyhow::Result<CpuTimes> {
+    let mut programs = [0.0; PROGRAMS.len()];
+    for (time, name) in programs.iter_mut().zip(PROGRAMS) {
+        *time = cpu(find(name)?)?;
+    }
+    let controller = controller.map(|it| cpu(it.id())).transpose()?;
+    Ok(CpuTimes { programs, controller, creating: cpu(std::process::id())? })
 }
 
 async fn start(
@@ -198,14 +262,14 @@ async fn start(
     Ok(controller)
 }
 
-async fn create_pod(namespace: &TestNamespace, row: &Row, number: usize) -> anyhow::Result<()> {
+async fn create_pod(namespace: &TestNamespace, way: Way, number: usize) -> anyhow::Result<()> {
     let name = format!("p{number}");
     let mut spec = json!({
         "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
         "containers": [{"name": "main", "image": "localhost/pause:1",
             "resources": {"requests": {"cpu": "10m"}}}],
     });
-    if row.has_claims {
+    if way != Way::NoClaims {
         let claim: ResourceClaim = serde_json::from_value(json!({
             "metadata": {"name": name}, "spec": {"devices": {
                 "requests": [
@@ -219,7 +283,7 @@ async fn create_pod(namespace: &TestNamespace, row: &Row, number: usize) -> anyh
         spec["resourceClaims"] = json!([{"name": "devices", "resourceClaimName": name}]);
         spec["containers"][0]["resources"]["claims"] = json!([{"name": "devices"}]);
     }
-    if row.is_gated {
+    if way == Way::Gated {
         spec["schedulingGates"] = json!([{"name": "lanemate.dev/placement"}]);
     }
     let pod: Pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
@@ -242,19 +306,6 @@ async fn until_bound(namespace: &TestNamespace, count: usize) -> anyhow::Result<
         anyhow::ensure!(begun.elapsed() < LONGEST, "{left} of {count} pods are not bound");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-/// Between the first and the last whole second in which claims were allocated.
-async fn rate_of_allocations(namespace: &TestNamespace) -> anyhow::Result<f64> {
-    let claims: Api<ResourceClaim> = namespace.api();
-    let found = claims.list(&ListParams::default()).await?.items;
-    let times = found.iter().filter_map(|claim| {
-        let allocation = claim.status.as_ref()?.allocation.as_ref()?;
-        Some(allocation.allocation_timestamp.as_ref()?.0)
-    });
-    let times: Vec<_> = times.collect();
-    let (first, last) = (times.iter().min().context("none")?, times.iter().max().context("none")?);
-    Ok(times.len() as f64 / (last.duration_since(*first).as_secs_f64() + 1.0))
 }
 
 async fn clean(namespace: &TestNamespace) -> anyhow::Result<()> {
@@ -301,26 +352,30 @@ fn cpu(pid: u32) -> anyhow::Result<f64> {
 
 fn print(measured: &[Measured], nodes: usize, pods: usize) {
     println!(
-        "{nodes} nodes x (8 GPUs + 8 NICs), {pods} pods, one claim of a GPU and the NIC of its switch each"
+        "{nodes} nodes x (8 GPUs + 8 NICs), {pods} pods, one claim of a GPU and the NIC of its switch each; CPU in ms per pod"
     );
-    println!("| | pods/s | kube-scheduler ms/pod | controller ms/pod | allocations/s |");
-    println!("|---|---|---|---|---|");
+    println!("| | pods/s | allocations/s | {} | controller | creating |", PROGRAMS.join(" | "));
+    println!("|---|---|---|---|---|---|---|---|");
     let optional = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     for row in measured {
         println!(
-            "| {} | {:.1} | {:.1} | {} | {} |",
+            "| {} | {:.1} | {} | {} | {} | {:.1} |",
             row.name,
             row.pods_per_second,
-            row.scheduler_ms,
-            optional(row.controller_ms),
             optional(row.allocations_per_second),
+            row.programs.map(|time| format!("{time:.1}")).join(" | "),
+            optional(row.controller),
+            row.creating,
         );
     }
-    if let [_, a, b, ..] = measured {
+    for (a, b) in [(1, 2), (4, 5)] {
+        let (a, b) = (&measured[a], &measured[b]);
         println!(
-            "(b) / (a): {:.2} times the pods per second",
-            b.pods_per_second / a.pods_per_second
+            "{} / {}: {:.2} times the pods per second, {:.2} times kube-scheduler's CPU",
+            b.name,
+            a.name,
+            b.pods_per_second / a.pods_per_second,
+            b.programs[0] / a.programs[0]
         );
-        println!("(b) / (a): {:.2} times kube-scheduler's CPU", b.scheduler_ms / a.scheduler_ms);
     }
 }
