@@ -69,14 +69,21 @@ has_status() {
   [ "$found" = "$2" ] || fail "the controller's $1: expected $2, found $found"
 }
 
-# controller_works ID FLAG…: ready within a minute, as the user of the image, without any right, and ends when asked.
+# works ID: the controller of that name holds the lease and is ready. One that only waits for the lease is ready as well.
+works() {
+  [[ "$(kubectl --namespace lanemate-system get lease lanemate-controller --output 'jsonpath={.spec.holderIdentity}')" = "$1"_* ]] &&
+    curl --fail --silent --max-time 2 http://127.0.0.1:9098/readyz
+}
+
+# controller_works ID FLAG…: within a minute, as the user of the image, without any right; and it ends when asked.
 controller_works() {
   local id="$1" process
   shift
-  run "$id" --net-host --env KUBECONFIG=/kubeconfig --mount "type=bind,src=$work/kubeconfig,dst=/kubeconfig,options=rbind:ro" \
+  # --net-host would also mount the hosts and resolv.conf of the machine.
+  run "$id" --with-ns network:/proc/1/ns/net --env KUBECONFIG=/kubeconfig --env "POD_NAME=$id" --mount "type=bind,src=$work/kubeconfig,dst=/kubeconfig,options=rbind:ro" \
     "$@" -- >"$work/$id.log" 2>&1 &
   started+=("$!")
-  wait_for 60 "the controller in $id to be ready" "$work/$id.log" curl --fail --silent --max-time 2 http://127.0.0.1:9098/readyz
+  wait_for 60 "the controller in $id to work" "$work/$id.log" works "$id"
   process="$(in_containerd tasks list | awk -v id="$id" '$1 == id { print $2 }')"
   has_status Uid 65532
   has_status Gid 65532
@@ -85,7 +92,7 @@ controller_works() {
   in_containerd tasks kill --signal SIGTERM "$id"
   wait_for 30 "the controller in $id to end" "$work/$id.log" has_ended "$id"
   in_containerd containers delete "$id"
-  say "ok: controller in $id"
+  say "ok: controller, $id"
 }
 
 has_ended() {
