@@ -147,19 +147,21 @@ async fn of_server(client: &Client, system: &str, mode: Mode) -> Vec<Check> {
     checks
 }
 
-/// What the objects say.
+/// What the objects say. Without any slice there is nothing to say of slices.
 fn of(found: &Found, mode: Mode) -> Vec<Check> {
+    let has_slices = !found.seen.objects.slices.is_empty();
+    let of_slices = |check: fn(&Found) -> Check| has_slices.then(|| check(found));
     let checks = [
         Some(device_classes(&found.seen.objects.device_classes)),
         versions::shipped(found),
         versions::kubelets(found),
         Some(programs::plugin(found)),
         Some(pools::machines(found)),
-        Some(pools::pools(found)),
+        of_slices(pools::pools),
         Some(pools::devices(found)),
-        Some(node_states(found)),
-        Some(rivals::drivers(found)),
-        Some(rivals::device_plugins(found)),
+        of_slices(node_states),
+        of_slices(rivals::drivers),
+        of_slices(rivals::device_plugins),
         Some(programs::controller(found, mode)),
         Some(classes(found, mode)),
         Some(contested(found)),
@@ -261,8 +263,13 @@ fn is_ready(class: &ResourceClass) -> bool {
 
 /// The first few of a list.
 fn named(list: &[String]) -> String {
+    listed(list, ", ")
+}
+
+/// The first few of a list, with what stands between them.
+fn listed(list: &[String], between: &str) -> String {
     let first: Vec<&str> = list.iter().take(NAMED).map(String::as_str).collect();
     let more = list.len() - first.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", first.join(", "))
+    format!("{}{more}", first.join(between))
 }

@@ -98,14 +98,14 @@ pub fn machines(found: &Found) -> Check {
         return Check::note("Machines", words, &todo);
     }
     match looking {
-        0 => Check::ok("Machines", "no node is labelled as having GPUs or NICs and offers none"),
-        looking => Check::ok(
-            "Machines",
-            format!(
-                "{} labelled as having GPUs or NICs, and all offer some",
+        0 => Check::ok("Machines", "no node is labelled as having GPUs or NICs"),
+        looking => {
+            let words = format!(
+                "{} labelled as having GPUs or NICs: all offer some",
                 counted(looking, "node")
-            ),
-        ),
+            );
+            Check::ok("Machines", words)
+        }
     }
 }
 

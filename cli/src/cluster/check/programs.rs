@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 
 use super::found::{CONTROLLER, Found, PLUGIN, node_of};
-use super::{Check, named};
+use super::{Check, listed, named};
 use crate::args::Mode;
 use crate::words::{counted, cut};
 
@@ -46,7 +46,8 @@ pub fn plugin(found: &Found) -> Check {
     if ready >= desired {
         return Check::ok("Plugin", words);
     }
-    let words = if broken.is_empty() { words } else { format!("{words}; {}", named(&broken)) };
+    let words =
+        if broken.is_empty() { words } else { format!("{words}; {}", listed(&broken, "; ")) };
     let todo =
         format!("kubectl -n {system} logs daemonset/{PLUGIN}, or describe the pod on that node");
     Check::failed("Plugin", words, todo)

@@ -7,7 +7,7 @@ use k8s_openapi::api::resource::v1::Device;
 use lanemate_api::attribute;
 
 use super::found::Found;
-use super::{Check, named};
+use super::{Check, listed, named};
 
 /// Drivers of dynamic resource allocation that offer a device which we offer.
 pub fn drivers(found: &Found) -> Check {
@@ -40,7 +40,7 @@ pub fn drivers(found: &Found) -> Check {
     let todo = "a device that two drivers offer is given to two pods: switch it off in one. NVIDIA's chart: \
                 --set resources.gpus.enabled=false; others: their filter of devices; ours: `exclude` in the plugin's \
                 --config, or keep one of the two off the node";
-    Check::failed("Other drivers", format!("also offered by {}", words.join("; ")), todo)
+    Check::failed("Other drivers", format!("also offered by {}", listed(&words, "; ")), todo)
 }
 
 fn address(device: &Device) -> Option<String> {

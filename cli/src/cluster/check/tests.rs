@@ -21,7 +21,7 @@ fn cluster() -> Value {
     let device = |name: &str, kind: &str, pci: &str| {
         json!({ "name": name,
             "attributes": { "type": { "string": kind }, "resource.kubernetes.io/pciBusID": { "string": pci },
-                "pcieSwitch": { "string": "s0" } },
+                "pciePath": { "string": "pci0000:15/01.0/16:00.0" } },
             "taints": [{ "key": "lanemate.dev/allocator", "value": "controller", "effect": "NoSchedule" }],
         })
     };
@@ -36,8 +36,7 @@ fn cluster() -> Value {
         "foreign": [],
         "states": [{ "apiVersion": "lanemate.dev/v1alpha1", "kind": "NodeState",
             "metadata": { "name": "n1" } }],
-        "deviceClasses": [{ "metadata": { "name": "gpu.lanemate.dev" }, "spec": {} },
-            { "metadata": { "name": "nic.lanemate.dev" }, "spec": {} }],
+        "deviceClasses": objects(include_str!("../../../../deploy/deviceclasses.yaml")).unwrap(),
         "classes": [{
             "apiVersion": "lanemate.dev/v1alpha1", "kind": "ResourceClass",
             "metadata": { "name": "pair", "generation": 3 }, "spec": { "members": [

@@ -12,18 +12,19 @@ use lanemate_driver::claim::Claim;
 use serde_json::json;
 
 use super::found::Found;
-use super::{Check, named};
+use super::{Check, listed, named};
 use crate::args::Mode;
 use crate::cluster::status;
 use crate::plan::scene::Scene;
 use crate::plan::scene_of_cluster;
 
 /// How a trial ended.
+#[derive(PartialEq, Eq)]
 enum End {
     Fits,
-    /// It would, if nothing was held.
+    /// It would if nothing was held.
     InUse,
-    /// Why not.
+    /// Why not even then.
     Refused(String),
 }
 
@@ -35,23 +36,17 @@ pub fn trial(found: &Found, mode: Mode) -> anyhow::Result<Option<Check>> {
     }
     let mut scene = scene_of_cluster(&found.seen.objects, &found.devices.held_on_nodes())?;
     let candidates = candidates(found, &scene);
-    let mut waiting = Vec::new();
+    let mut ends = BTreeMap::new();
     for class in &classes {
+        let fits = refusal(&mut scene, &candidates, class)?.is_none();
+        ends.insert(class.as_str(), if fits { End::Fits } else { End::InUse });
+    }
+    // What does not fit on an empty cluster never will.
+    release(&mut scene);
+    for (class, end) in ends.iter_mut().filter(|(_, end)| **end == End::InUse) {
         if let Some(why) = refusal(&mut scene, &candidates, class)? {
-            waiting.push((class, why));
+            *end = End::Refused(why);
         }
-    }
-    if !waiting.is_empty() {
-        release(&mut scene);
-    }
-    let mut ends: BTreeMap<&str, End> =
-        classes.iter().map(|class| (class.as_str(), End::Fits)).collect();
-    for (class, why) in waiting {
-        let end = match refusal(&mut scene, &candidates, class)? {
-            None => End::InUse,
-            Some(_) => End::Refused(why),
-        };
-        ends.insert(class, end);
     }
     Ok(Some(check(&ends)))
 }
@@ -66,9 +61,9 @@ fn check(ends: &BTreeMap<&str, End>) -> Check {
         }
     }
     if !refused.is_empty() {
-        let todo = "a claim for one of it would wait for ever: mend what the reason names, or `lanemate status` shows what \
-                    each node has";
-        return Check::failed("Trial", refused.join("; "), todo);
+        let todo = "a claim for one of it would wait for ever: mend what the reason names; `lanemate status` shows what each \
+                    node has";
+        return Check::failed("Trial", listed(&refused, "; "), todo);
     }
     if !in_use.is_empty() {
         let words = format!("all in use now: {}", named(&in_use));
@@ -116,10 +111,12 @@ fn refusal(
     candidates: &[Candidate],
     class: &str,
 ) -> anyhow::Result<Option<String>> {
+    // As a label: a request has no dots in its name.
+    let request = class.split('.').next().unwrap_or(class);
     let object: ResourceClaim = serde_json::from_value(json!({
         "metadata": { "name": "lanemate-check", "namespace": "lanemate-check" },
         "spec": { "devices": { "requests": [{
-            "name": "one", "exactly": { "deviceClassName": class },
+            "name": request, "exactly": { "deviceClassName": class },
         }] } },
     }))
     .context("write a claim to try")?;

@@ -44,17 +44,51 @@ fn all_signs_have_to_tell_one_mode() {
         },
         &[],
     );
-    check(|value| untaint(value, 0..1), &["F Mode: X"]);
-    check(|value| untaint(value, 0..3), &["F Mode: X"]);
+    check(
+        |value| untaint(value, 0..1),
+        &[
+            "F Mode: signs of both: controller (DaemonSet lanemate-kubelet-plugin, a controller is at work, 2 devices with the \
+ controller's taint) and scheduler (without it n1/gpu-0)",
+        ],
+    );
+    check(
+        |value| untaint(value, 0..3),
+        &[
+            "F Mode: signs of both: controller (DaemonSet lanemate-kubelet-plugin, a controller is at work) and scheduler \
+ (no device has the controller's taint)",
+        ],
+    );
     check(
         |value| {
             untaint(value, 0..3);
             value["plugin"] = Value::Null;
         },
-        &["F Mode: X", "N Plugin: X"],
+        &[
+            "F Mode: signs of both: controller (a controller is at work) and scheduler (no device has the controller's \
+ taint)",
+            "N Plugin: no DaemonSet lanemate-kubelet-plugin in namespace lanemate-system, but there are slices: it was \
+ started in another way",
+        ],
     );
-    check(|value| start(value, &["--mode", "scheduler"]), &["F Mode: X"]);
-    check_after(|_| (), Some(Mode::Scheduler), &["F Mode: X"]);
+    check(
+        |value| start(value, &["--mode", "scheduler"]),
+        &[
+            "F Mode: signs of both: controller (a controller is at work, all devices have the controller's taint) and \
+ scheduler (DaemonSet lanemate-kubelet-plugin)",
+            "N Controller: c-1, lease renewed 5s ago, but in mode scheduler none is needed",
+            "N ResourceClasses: 1 that nobody serves: pair",
+        ],
+    );
+    check_after(
+        |_| (),
+        Some(Mode::Scheduler),
+        &[
+            "F Mode: signs of both: controller (DaemonSet lanemate-kubelet-plugin, a controller is at work, all devices have \
+ the controller's taint) and scheduler (--mode)",
+            "N Controller: c-1, lease renewed 5s ago, but in mode scheduler none is needed",
+            "N ResourceClasses: 1 that nobody serves: pair",
+        ],
+    );
 }
 
 #[test]

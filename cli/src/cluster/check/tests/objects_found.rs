@@ -40,7 +40,9 @@ fn a_pool_that_does_not_count_is_named() {
         |value| value["slices"][0]["spec"]["pool"]["resourceSliceCount"] = json!(2),
         &[
             "F Pools: n1: incomplete: 1 of 2 slices of generation 1 are published",
-            "F Trial: gpu.lanemate.dev: X; pair: X",
+            "F Trial: gpu.lanemate.dev: node n1: request gpu: needs 1 device; none of the 0 here matches; pool n1: incomplete: 1 of 2 slices of \
+             generation 1 are published; pair: node n1: request pair (gpu): needs 1 device; none of the 0 here matches; pool n1: incomplete: 1 of 2 slices of \
+             generation 1 are published",
         ],
     );
     let older = |value: &mut Value| {
@@ -54,7 +56,9 @@ fn a_pool_that_does_not_count_is_named() {
         older,
         &[
             "F Pools: n1: incomplete: 1 of 2 slices of generation 2 are published",
-            "F Trial: gpu.lanemate.dev: X; pair: X",
+            "F Trial: gpu.lanemate.dev: node n1: request gpu: needs 1 device; none of the 0 here matches; pool n1: incomplete: 1 of 2 slices of \
+             generation 2 are published; pair: node n1: request pair (gpu): needs 1 device; none of the 0 here matches; pool n1: incomplete: 1 of 2 slices of \
+             generation 2 are published",
         ],
     );
     check(
@@ -118,6 +122,10 @@ fn others_that_have_our_devices_are_named() {
 #[test]
 fn a_claim_that_would_not_fit_is_refused_in_words() {
     let all = json!([claim("a", "gpu-0"), claim("b", "gpu-1")]);
+    let unfit = |why: &str| {
+        let why = format!("node n1: the pod cannot run here: {why}");
+        format!("F Trial: gpu.lanemate.dev: {why}; pair: {why}")
+    };
     check(
         |value| value["claims"] = all.clone(),
         &["N Trial: all in use now: gpu.lanemate.dev, pair"],
@@ -128,15 +136,21 @@ fn a_claim_that_would_not_fit_is_refused_in_words() {
     );
     check(
         |value| {
-            value["slices"][0]["spec"]["devices"][2]["attributes"]["pcieSwitch"] =
-                json!({ "string": "s1" });
+            value["slices"][0]["spec"]["devices"][2]["attributes"]["pciePath"] =
+                json!({ "string": "pci0000:55/01.0/56:00.0" });
             value["claims"] = all;
         },
-        &["F Trial: X"],
+        &[
+            "F Trial: pair: node n1: needs 1 GPU-NIC pair within PXB; 0 left; no GPU is near enough to nic-0; no NIC is near \
+           enough to gpu-0, gpu-1",
+        ],
     );
-    check(|value| value["nodes"][0]["spec"] = json!({ "unschedulable": true }), &["F Trial: X"]);
+    check(
+        |value| value["nodes"][0]["spec"] = json!({ "unschedulable": true }),
+        &[&unfit("cordoned")],
+    );
     check(
         |value| value["nodes"][0]["status"]["conditions"][0]["status"] = json!("Unknown"),
-        &["F Trial: X"],
+        &[&unfit("NotReady")],
     );
 }
