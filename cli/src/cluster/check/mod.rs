@@ -17,6 +17,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use anyhow::anyhow;
 use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::DeviceClass;
 use kube::Client;
@@ -86,10 +87,9 @@ impl Check {
 fn told(name: &'static str, checked: anyhow::Result<Check>) -> Check {
     checked.unwrap_or_else(|error| {
         let (found, todo) = match error.downcast_ref() {
-            Some(CallError::Forbidden { deed, message }) => (
-                format!("{deed}: you may not: {message}"),
-                "ask with the rights of an administrator",
-            ),
+            Some(CallError::Forbidden { message, .. }) => {
+                (message.clone(), "ask with the rights of an administrator")
+            }
             _ => (format!("{error:#}"), "mend the connection, or ask again"),
         };
         Check::failed(name, format!("cannot be told: {found}"), todo)
@@ -100,7 +100,9 @@ fn told(name: &'static str, checked: anyhow::Result<Check>) -> Check {
 /// one in which anything of ours works.
 pub async fn checks(args: &CheckArgs, now: Timestamp) -> anyhow::Result<Vec<Check>> {
     let client = read::client(&args.cluster).await?;
-    let (version, words) = probes::version(&client).await?;
+    let (version, words) = probes::version(&client)
+        .await
+        .map_err(|error| anyhow!("{error:#}; nothing else was looked at"))?;
     let Some(version) = version.filter(|version| *version >= versions::FIRST) else {
         return Ok(vec![versions::too_old(&words), rest()]);
     };

@@ -42,14 +42,18 @@ pub fn plugin(found: &Found) -> Check {
         not_ready(pod).map(|reason| format!("{node}: {reason}"))
     };
     let broken: Vec<String> = pods.iter().filter_map(why).collect();
+    let first = pods.iter().find(|pod| not_ready(pod).is_some());
+    let first = first.and_then(|pod| pod.metadata.name.as_deref());
     let words = format!("ready on {ready} of {}", counted_i32(desired));
     if ready >= desired {
         return Check::ok("Plugin", words);
     }
     let words =
         if broken.is_empty() { words } else { format!("{words}; {}", listed(&broken, "; ")) };
-    let todo =
-        format!("kubectl -n {system} logs daemonset/{PLUGIN}, or describe the pod on that node");
+    let todo = match first {
+        Some(pod) => format!("kubectl -n {system} describe pod {pod}, and its log"),
+        None => format!("kubectl -n {system} describe daemonset {PLUGIN}: it makes no pod there"),
+    };
     Check::failed("Plugin", words, todo)
 }
 

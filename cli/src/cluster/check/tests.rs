@@ -348,5 +348,5 @@ fn what_cannot_be_told_has_failed() {
     };
     assert!(is_forbidden(&forbidden()));
     let check = told("Objects", Err(forbidden()));
-    assert_eq!(check.found, "cannot be told: list Pods: you may not: pods is forbidden");
+    assert_eq!(check.found, "cannot be told: pods is forbidden");
 }

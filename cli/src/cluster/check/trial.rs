@@ -17,6 +17,10 @@ use crate::args::Mode;
 use crate::cluster::status;
 use crate::plan::scene::Scene;
 use crate::plan::scene_of_cluster;
+use crate::words::cut;
+
+/// Characters of a reason; `lanemate explain` tells all of it, of a claim that waits.
+const REASON: usize = 160;
 
 /// How a trial ended.
 #[derive(PartialEq, Eq)]
@@ -57,7 +61,7 @@ fn check(ends: &BTreeMap<&str, End>) -> Check {
         match end {
             End::Fits => {}
             End::InUse => in_use.push((*class).to_owned()),
-            End::Refused(why) => refused.push(format!("{class}: {why}")),
+            End::Refused(why) => refused.push(format!("{class}: {}", cut(why, REASON))),
         }
     }
     if !refused.is_empty() {
