@@ -92,8 +92,9 @@ fn signs(told: Option<Mode>, found: &Found) -> Vec<Sign> {
 
 /// What the DaemonSet starts the plugin with; absent where it is filled in later.
 fn flag(set: &DaemonSet) -> Option<Mode> {
-    let container = set.spec.template.spec.as_ref()?.containers.first()?;
-    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    let containers = set.spec.template.spec.iter().flat_map(|spec| &spec.containers);
+    let words =
+        containers.flat_map(|container| container.command.iter().chain(&container.args).flatten());
     let words: Vec<&str> = words.map(String::as_str).collect();
     let separate = words.windows(2).rev().find(|pair| pair[0] == "--mode").map(|pair| pair[1]);
     let joined = words.iter().rev().find_map(|word| word.strip_prefix("--mode="));
