@@ -22,5 +22,6 @@ pub mod run;
 pub mod settings;
 pub mod telemetry;
 pub mod telling;
+pub mod uninstall;
 pub mod watch;
 pub mod write;

@@ -30,6 +30,7 @@ use crate::rounds::{Rounds, State, Writing};
 use crate::settings::Settings;
 use crate::telemetry::metrics::Metrics;
 use crate::telling::{Teller, write_events};
+use crate::uninstall;
 use crate::watch as watches;
 use crate::write::{self, Writer};
 
@@ -44,9 +45,13 @@ const TASKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> ExitCode {
-    if let Some(Command::Version) = cli.command {
-        println!("lanemate-controller {}", env!("CARGO_PKG_VERSION"));
-        return ExitCode::SUCCESS;
+    match &cli.command {
+        Some(Command::Version) => {
+            println!("lanemate-controller {}", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        Some(Command::Uninstall(args)) => return uninstall::run(args),
+        None => {}
     }
     match Settings::check(cli) {
         Ok(settings) => logged(settings),
