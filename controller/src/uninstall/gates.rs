@@ -43,12 +43,15 @@ pub(super) async fn take_off(cluster: &Cluster) -> Result<(), UninstallError> {
             println!("pods with the gate {GATE}: {}", gated.len());
             return Ok(());
         }
-        if begun.elapsed() >= cluster.within && !left.is_empty() {
+        if begun.elapsed() >= cluster.within && lists_without == 0 {
             let words = named(&left, ToString::to_string).join("; ");
             return Err(UninstallError::Late {
                 what: format!("gate {GATE} to be off all pods"),
                 within: cluster.within,
-                state: format!("{words}; mend what refuses, or delete the pods"),
+                state: format!(
+                    "{} pods had it still or anew: end who creates them with it, mend what refuses, or delete them; {words}",
+                    gated.len()
+                ),
             });
         }
         tokio::time::sleep(SETTLES).await;

@@ -7,6 +7,7 @@ mod fence;
 mod gate;
 mod ground;
 mod leader;
+mod needed;
 mod node_fence;
 mod placing;
 mod proxy;
