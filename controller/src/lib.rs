@@ -19,6 +19,7 @@ pub mod lease;
 pub mod plan;
 pub mod rounds;
 pub mod run;
+pub mod served;
 pub mod settings;
 pub mod telemetry;
 pub mod telling;

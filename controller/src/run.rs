@@ -1,7 +1,8 @@
 //! All of it wired, in the order in which it starts and ends.
 //!
 //! ```text
-//! settings --> log --> health and metrics --> candidate --lease--> watches --all listed--> rounds and writer
+//! settings --> log --> health and metrics --all needed is served--> candidate --lease--> watches --all listed-->
+//!     rounds and writer
 //! SIGTERM: rounds --> jobs that have begun --> lease given back --> all other tasks
 //! lease lost, or a task ends: the process ends with an error, and writes nothing more
 //! ```
@@ -27,6 +28,7 @@ use crate::index::Index;
 use crate::lease::{Leadership, Lease, LeaseSettings};
 use crate::plan::Planner;
 use crate::rounds::{Rounds, State, Writing};
+use crate::served;
 use crate::settings::Settings;
 use crate::telemetry::metrics::Metrics;
 use crate::telling::{Teller, write_events};
@@ -117,13 +119,17 @@ async fn begin_and_end(settings: Settings) -> anyhow::Result<()> {
     }
     let lease = Lease::new(connection.client.clone(), lease_settings(&settings))?;
     let stop = tasks.stop().receiver();
+    let leading = async {
+        served::until_all_is_there(&connection.client, &state).await;
+        lease.acquire(stop).await
+    };
     let leadership = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, "ending: another instance works");
             None
         }
         ended = tasks.first_end() => return Err(ended.into()),
-        leadership = lease.acquire(stop) => leadership,
+        leadership = leading => leadership,
     };
     // Kept until the tasks are told to end: who writes events takes their end for a failure.
     let (events, told) = Events::channel();
