@@ -14,4 +14,5 @@ mod proxy;
 mod races;
 mod rights;
 mod scene;
+mod served;
 mod ungated;
