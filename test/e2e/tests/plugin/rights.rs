@@ -115,10 +115,11 @@ impl Trial<'_> {
     }
 
     async fn refused(&self) -> anyhow::Result<()> {
-        let words = self.right.to_string().replace('"', "\\\"");
+        let words = self.right.to_string();
         until(&format!("{words} in the log of the plugin"), async || {
             let log = self.plugin.log()?;
-            let news = &log[self.since..];
+            // The quotes are quoted once or twice.
+            let news = log[self.since..].replace('\\', "");
             let last = news.lines().last().unwrap_or_default().to_owned();
             Ok(if news.contains(&words) { Ok(()) } else { Err(last) })
         })
