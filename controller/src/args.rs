@@ -20,6 +20,7 @@ use lanemate_runtime::telemetry::logging::LogFormat;
 Examples:
   lanemate-controller                                      in a pod, as its service account
   lanemate-controller --kubeconfig ~/.kube/config --log-format text
+  lanemate-controller uninstall --dry-run                  says what an uninstallation would do
 
 Durations are written as 90s, 5m or 1h30m.
 Exit status: 0 ended as asked, 1 something failed or the lease was lost, 2 wrong usage."
@@ -43,10 +44,46 @@ pub struct Cli {
 }
 
 /// What else the program does than to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Print the version
     Version,
+    /// Take Lanemate out of the cluster: its controller, gates, finalizers and policies
+    #[command(
+        long_about = "Takes Lanemate out of the cluster: ends the controller, refuses to go on while devices are in use, then \
+            removes the policies that put the gate lanemate.dev/placement on pods, the gate from all pods, the finalizer \
+            lanemate.dev/class-protection from ResourceClasses, and the policies of the fence. What remains are objects that \
+            `kubectl delete -f` or Helm removes.\n\nIt can be interrupted, and goes on when it is run again."
+    )]
+    Uninstall(UninstallArgs),
+}
+
+/// What is taken out, and how.
+#[derive(Clone, Debug, Args)]
+pub struct UninstallArgs {
+    /// Namespace of the controller and of its lease
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        value_name = "NAMESPACE",
+        default_value = "lanemate-system"
+    )]
+    pub namespace: String,
+    /// Name of the controller's Deployment
+    #[arg(long, value_name = "NAME", default_value = "lanemate-controller")]
+    pub deployment: String,
+    /// Name of the controller's lease
+    #[arg(long, value_name = "NAME", default_value = "lanemate-controller")]
+    pub lease_name: String,
+    /// The longest wait for one thing, such as the end of the controller's pods
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Change nothing, and say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How the cluster is reached.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// How the cluster is reached.

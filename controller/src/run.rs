@@ -1,7 +1,8 @@
 //! All of it wired, in the order in which it starts and ends.
 //!
 //! ```text
-//! settings --> log --> health and metrics --> candidate --lease--> watches --all listed--> rounds and writer
+//! settings --> log --> health and metrics --all needed is served--> candidate --lease--> watches --all listed-->
+//!     rounds and writer
 //! SIGTERM: rounds --> jobs that have begun --> lease given back --> all other tasks
 //! lease lost, or a task ends: the process ends with an error, and writes nothing more
 //! ```
@@ -27,9 +28,11 @@ use crate::index::Index;
 use crate::lease::{Leadership, Lease, LeaseSettings};
 use crate::plan::Planner;
 use crate::rounds::{Rounds, State, Writing};
+use crate::served;
 use crate::settings::Settings;
 use crate::telemetry::metrics::Metrics;
 use crate::telling::{Teller, write_events};
+use crate::uninstall;
 use crate::watch as watches;
 use crate::write::{self, Writer};
 
@@ -44,9 +47,13 @@ const TASKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> ExitCode {
-    if let Some(Command::Version) = cli.command {
-        println!("lanemate-controller {}", env!("CARGO_PKG_VERSION"));
-        return ExitCode::SUCCESS;
+    match &cli.command {
+        Some(Command::Version) => {
+            println!("lanemate-controller {}", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        Some(Command::Uninstall(args)) => return uninstall::run(args),
+        None => {}
     }
     match Settings::check(cli) {
         Ok(settings) => logged(settings),
@@ -112,13 +119,17 @@ async fn begin_and_end(settings: Settings) -> anyhow::Result<()> {
     }
     let lease = Lease::new(connection.client.clone(), lease_settings(&settings))?;
     let stop = tasks.stop().receiver();
+    let leading = async {
+        served::until_all_is_there(&connection.client, &state).await;
+        lease.acquire(stop).await
+    };
     let leadership = tokio::select! {
         signal = signals.next() => {
             tracing::info!(signal, "ending: another instance works");
             None
         }
         ended = tasks.first_end() => return Err(ended.into()),
-        leadership = lease.acquire(stop) => leadership,
+        leadership = leading => leadership,
     };
     // Kept until the tasks are told to end: who writes events takes their end for a failure.
     let (events, told) = Events::channel();

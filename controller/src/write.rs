@@ -33,7 +33,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use self::pin::{ASSIGNMENT, GATE};
+pub use self::pin::{ASSIGNMENT, GATE, has_gate, ungate};
 pub use crate::lease::MANAGER;
 
 /// Changes on their way to the writer: some rounds of planning, each of which stops where this is full.

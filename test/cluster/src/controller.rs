@@ -76,6 +76,11 @@ impl Controller {
         .await
     }
 
+    /// Whether these words are in the log behind a position.
+    pub fn has_logged(&self, since: u64, words: &str) -> anyhow::Result<bool> {
+        Ok(read_from(&self.log, since)?.contains(words))
+    }
+
     /// SIGKILL, and its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

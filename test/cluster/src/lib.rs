@@ -13,6 +13,7 @@ mod fake_node;
 mod fence;
 mod namespace;
 mod objects;
+mod rights;
 mod wait;
 
 pub use account::Access;
@@ -23,4 +24,5 @@ pub use fake_node::{FakeNode, NodeOptions, TEST_LABEL};
 pub use fence::OpenFence;
 pub use namespace::{Output, TestNamespace};
 pub use objects::{claim, pod};
+pub use rights::{Right, Rights, TakenRight};
 pub use wait::until;

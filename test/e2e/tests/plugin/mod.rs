@@ -7,6 +7,7 @@ pub mod installed;
 mod pods;
 mod refusals;
 mod restarts;
+mod rights;
 mod scheduler;
 mod slices;
 mod update;
