@@ -3,8 +3,10 @@
 /// Below it lie the pages.
 const DOCS: &str = "docs/";
 
-/// Targets of links to files, without their anchors; addresses of the web are left out.
+/// Targets of links to files, without their anchors; addresses of the web are left out, and code.
 pub fn links(text: &str) -> Vec<String> {
+    // Every second part stands between backticks.
+    let text: String = text.split('`').step_by(2).collect();
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let targets = targets.map(|(target, _)| target.split('#').next().unwrap_or_default());
     let files = targets.filter(|target| !target.is_empty() && !target.contains("://"));
