@@ -27,8 +27,7 @@ mod tests {
 
     #[test]
     fn links_and_paths_are_found() {
-        let text =
-            "See [a](../b.md#c), [d](#e), [f](https://g/h) and `docs/user/x.md`. Not docs/*.md.";
+        let text = "See [a](../b.md#c), [d](#e), [f](https://g/h) and `docs/user/x.md`. Not docs/*.md, `[x](y)`.";
         assert_eq!(links(text), ["../b.md"]);
         assert_eq!(paths(text), ["docs/user/x.md"]);
         assert_eq!(paths("mydocs/user/x.md"), Vec::<String>::new());
