@@ -1,11 +1,9 @@
-//! The page for users names every flag with its default, and every metric.
+//! The page for users names every metric, and probes that fit the program.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::path::Path;
 use std::time::Duration;
 
-use clap::CommandFactory;
-use lanemate_kubelet_plugin::args::Cli;
 use lanemate_kubelet_plugin::telemetry::metrics::{Metrics, Operation, Outcome};
 use lanemate_kubelet_plugin::telemetry::{health, probe};
 use lanemate_runtime::telemetry::process;
@@ -15,29 +13,6 @@ use prometheus_client::registry::Registry;
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/user/kubelet-plugin.md");
     std::fs::read_to_string(path).unwrap()
-}
-
-#[test]
-fn every_flag_stands_in_the_page_with_its_default() {
-    let page = page();
-    let command = Cli::command();
-    let flags: Vec<_> = command.get_arguments().filter(|flag| flag.get_long().is_some()).collect();
-    assert!(flags.len() > 15, "{}", flags.len());
-    for flag in flags {
-        let name = flag.get_long().unwrap();
-        let is_row = |line: &&str| {
-            let rest = line.strip_prefix(&format!("| `--{name}"));
-            rest.is_some_and(|rest| rest.starts_with([' ', '`']))
-        };
-        let row = page.lines().find(is_row).unwrap_or_else(|| panic!("--{name} has no row"));
-        for default in flag.get_default_values() {
-            let default = default.to_str().unwrap();
-            assert!(row.contains(&format!("| `{default}` |")), "--{name}: {default:?}: {row}");
-        }
-        if let Some(variable) = flag.get_env().and_then(|name| name.to_str()) {
-            assert!(row.contains(&format!("`{variable}`")), "--{name}: {variable}: {row}");
-        }
-    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub struct ModeInForce {
     told: bool,
 }
 
+/// The reason of an event on a node that is to change its mode and cannot yet.
+const MODE_CHANGE_WAITS: &str = "ModeChangeWaits";
 /// A mode by its word.
 const WORDS: [(Mode, &str); 2] = [(Mode::Controller, "controller"), (Mode::Scheduler, "scheduler")];
 
@@ -53,7 +55,7 @@ impl ModeInForce {
                 word(due)
             );
             tracing::warn!("{note}");
-            events.warn(About::Node, "ModeChangeWaits", note);
+            events.warn(About::Node, MODE_CHANGE_WAITS, note);
         }
         if self.stored != Some(due) {
             match self.store(due) {

@@ -29,6 +29,9 @@ use crate::fault::{self, Point};
 use crate::kubernetes::events::{About, Events};
 use crate::telemetry::metrics::Metrics;
 
+/// The reason of an event about a record that could not be read and was set aside.
+const RECORD_LOST: &str = "RecordLost";
+
 /// Where the state lies, and its bounds.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -305,7 +308,7 @@ impl Node {
                 lost.reason
             );
             tracing::warn!("{note}");
-            self.events.warn(claim.map_or(About::Node, About::Claim), "RecordLost", note);
+            self.events.warn(claim.map_or(About::Node, About::Claim), RECORD_LOST, note);
         }
     }
 

@@ -3,5 +3,6 @@
 
 pub mod cargo;
 pub mod licence;
+pub mod markdown;
 pub mod repository;
 pub mod rust_source;

@@ -1,7 +1,7 @@
 //! The rules, each over the whole repository.
 
 use lanemate_tidy::repository::TextFile;
-use lanemate_tidy::{cargo, licence, repository, rust_source};
+use lanemate_tidy::{cargo, licence, markdown, repository, rust_source};
 
 const LONGEST_FILE: usize = 400;
 const LONGEST_FUNCTION: usize = 60;
@@ -249,6 +249,25 @@ fn every_published_attribute_is_described_for_users() {
         .map(|name| format!("`{name}`"))
         .collect();
     check("docs/user/topology.md names each attribute of api/src/attribute.rs", missing);
+}
+
+/// Links relative to a page, and paths below `docs` in its words.
+#[test]
+fn what_a_page_points_to_exists() {
+    let pages: Vec<TextFile> =
+        text_files().into_iter().filter(|file| file.path.ends_with(".md")).collect();
+    assert!(pages.len() > 30, "the walk missed the pages");
+    let found = violations(&pages, |page| {
+        let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let links = markdown::links(&page.text).into_iter();
+        let links = links.map(|link| (link.clone(), format!("{folder}/{link}")));
+        let paths = markdown::paths(&page.text).into_iter().map(|path| (path.clone(), path));
+        let missing = links
+            .chain(paths)
+            .filter(|(_, path)| !repository::root().join(path.trim_start_matches('/')).exists());
+        missing.map(|(shown, _)| shown).collect()
+    });
+    check("links lead to files, and docs/... names one", found);
 }
 
 #[test]
