@@ -10,7 +10,7 @@ use lanemate_reference::{attributes, events, fields, flags, metrics, names, repo
 const DIRECTORY: &str = "docs/user/reference";
 
 /// Flags of other programs that the pages name, and those that every program has.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     // All.
     "--help",
     "--version",
@@ -20,6 +20,7 @@ const OTHERS: [&str; 9] = [
     "--release",
     // kubectl and helm
     "--all",
+    "--create-namespace",
     "--for",
     "--set",
     "--timeout",
