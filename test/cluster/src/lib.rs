@@ -13,6 +13,7 @@ mod fake_node;
 mod fence;
 mod namespace;
 mod objects;
+pub mod rendered_host;
 mod wait;
 
 pub use account::Access;
