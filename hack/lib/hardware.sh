@@ -2,13 +2,15 @@
 
 # The name of the machine, or nothing; how many nodes without a kubelet stand beside.
 hardware="" further_nodes=0
-test_node="$(dirname "$cluster_target")/debug/test-node"
+test_node="${LANEMATE_TEST_NODE:-$(dirname "$cluster_target")/debug/test-node}"
 
 has_hardware() {
   [ -e "$runs/$name/hardware" ]
 }
 
+# Unless LANEMATE_TEST_NODE is one that is built already.
 build_test_node() {
+  [ -z "${LANEMATE_TEST_NODE:-}" ] || return 0
   command -v cargo >/dev/null || fail "cargo is absent: install rustup, https://rustup.rs"
   (cd "$repository" && cargo build --locked --package lanemate-test-cluster --bin test-node) >&2
 }

@@ -1,9 +1,41 @@
 # Lanemate in the cluster, as a user installs it: two images and a chart. To be sourced.
 
-# Also install, once the cluster is up.
+# Whether `up` installs as well.
 with_install=""
 system=lanemate-system
+programs=(lanemate-controller lanemate-kubelet-plugin)
 
 is_installed() {
   inside kubectl get namespace "$system" >/dev/null 2>&1
+}
+
+# Outside: what is installed is built from this checkout, unless LANEMATE_IMAGES is a directory with both images.
+install_chart() {
+  if [ -z "${LANEMATE_IMAGES:-}" ]; then
+    "$repository/hack/image" >&2
+    LANEMATE_IMAGES="$target_dir/images"
+  fi
+  LANEMATE_IMAGES="$(realpath "$LANEMATE_IMAGES")"
+  export LANEMATE_IMAGES
+  ensure_helm
+  inside "$repository/hack/$kind" install-inside "$name" >&2
+}
+
+# Inside the namespaces.
+install_inside() {
+  local program
+  for program in "${programs[@]}"; do
+    ctr --namespace k8s.io images import "$LANEMATE_IMAGES/$program.tar"
+  done
+  # kubelet, containerd and the plugin have the usual directories; the hardware alone is elsewhere.
+  helm install lanemate "$repository/deploy/helm/lanemate" --namespace "$system" --create-namespace \
+    --set image.registry=localhost --set plugin.root="$state/host" --set resourceClasses.examples=true \
+    --set "plugin.nodeSelector.kubernetes\.io/hostname=node-1"
+  kubectl --namespace "$system" rollout status --timeout 120s deployment/lanemate-controller daemonset/lanemate-kubelet-plugin ||
+    { kubectl --namespace "$system" describe pods >&2; fail "waited 120 s for the pods of $system"; }
+  wait_for 60 "slices of node-1" "$logs/kubelet.log" has_slices
+}
+
+has_slices() {
+  [ -n "$(kubectl get resourceslices --field-selector spec.driver=lanemate.dev,spec.nodeName=node-1 --output name)" ]
 }
