@@ -2,7 +2,7 @@
 # The control plane goes on, as if it were elsewhere. What stands for the disk stays: /var/lib/kubelet, and containerd's images.
 
 reboot() {
-  local program before
+  local program before hierarchy
   touch "$state/kubelet.stopped" "$state/containerd.stopped"
   for program in kubelet containerd; do
     component="$program"
@@ -10,6 +10,9 @@ reboot() {
     end KILL
   done
   end_pods
+  while read -r hierarchy; do
+    remove_cgroup "$hierarchy/lanemate-$(cat "$runs/$name/supervisor")/kubepods"
+  done < <(cgroup_hierarchies)
   unmount_below /var/lib/kubelet/pods /run/containerd /run/netns "$state/containerd"
   rm -rf /run/containerd /run/cdi /run/netns /run/lock
   mkdir -p /run/{containerd,cdi,lock}
@@ -20,7 +23,6 @@ reboot() {
   wait_for 60 "another kubelet to be healthy and to know the pods of its node" "$logs/kubelet.log" another_kubelet "$before"
 }
 
-# All processes of pods are in a network, mount or cgroup namespace that a shim has made, below a shim.
 end_pods() {
   local deadline="$((SECONDS + 20))" found
   while true; do

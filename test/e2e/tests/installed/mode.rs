@@ -30,8 +30,7 @@ async fn until_tainted(scene: &Scene, tainted: bool) -> anyhow::Result<()> {
     until("the slices of another mode", async || {
         let slices = slices(scene.cluster.client()).await?;
         let mut devices = slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
-        let is_so =
-            !slices.is_empty() && devices.all(|device| !device.taints.is_empty() == tainted);
+        let is_so = !slices.is_empty() && devices.all(|device| device.taints.is_some() == tainted);
         Ok(if is_so { Ok(()) } else { Err(format!("{slices:?}")) })
     })
     .await
