@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use k8s_openapi::api::resource::v1::ResourceSlice;
+use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 use kube::api::ListParams;
 use kube::{Api, Client};
 use lanemate_api::node_state::NodeState;
@@ -53,6 +53,15 @@ pub fn of_node() -> String {
 pub async fn slices(client: Client) -> anyhow::Result<Vec<ResourceSlice>> {
     let api: Api<ResourceSlice> = Api::all(client);
     Ok(api.list(&ListParams::default().fields(&of_node())).await?.items)
+}
+
+/// The devices of a slice, without the times at which the API server saw their taints.
+pub fn devices_of(slice: &ResourceSlice) -> Vec<Device> {
+    let mut devices = slice.spec.devices.clone().unwrap_or_default();
+    for taint in devices.iter_mut().flat_map(|device| device.taints.iter_mut().flatten()) {
+        taint.time_added = None;
+    }
+    devices
 }
 
 /// Waits until the node has no record and no file of a claim.

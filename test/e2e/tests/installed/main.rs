@@ -8,4 +8,5 @@ mod disturbed;
 mod mode;
 mod records;
 mod scene;
+mod slices;
 mod timing;

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
+use lanemate_test_cluster::node::devices_of;
 use lanemate_test_cluster::{CDI_DIR, Cluster, container_id, until};
 
 use super::installed::{OTHER, PAIR, Plugin, in_cdi, of_node, recorded, slices};
@@ -39,15 +40,6 @@ async fn absence(client: Client) -> anyhow::Result<Duration> {
     anyhow::bail!("the watch of slices has ended")
 }
 
-/// The devices of a slice, without the times at which the API server saw their taints.
-fn without_times(slice: &ResourceSlice) -> Vec<Device> {
-    let mut devices = slice.spec.devices.clone().unwrap();
-    for taint in devices.iter_mut().flat_map(|device| device.taints.iter_mut().flatten()) {
-        taint.time_added = None;
-    }
-    devices
-}
-
 #[tokio::test]
 async fn slices_are_back_and_pods_run_on_after_a_restart_of_kubelet() -> anyhow::Result<()> {
     let cluster = Cluster::current().await?;
@@ -72,7 +64,7 @@ async fn slices_are_back_and_pods_run_on_after_a_restart_of_kubelet() -> anyhow:
     })
     .await?;
     assert_ne!(again[0].metadata.uid, published[0].metadata.uid);
-    assert_eq!(without_times(&again[0]), without_times(&published[0]));
+    assert_eq!(devices_of(&again[0]), devices_of(&published[0]));
 
     let after = namespace.pod_running("lasting").await?;
     assert_eq!(container_id(&before)?, container_id(&after)?);
