@@ -2,6 +2,8 @@
 // Helpers of tests are not seen as tests.
 #![allow(clippy::unwrap_used)]
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, Output};
 
 use lanemate_test_api::{Fault, TestApi};
@@ -46,6 +48,48 @@ async fn a_cluster_that_refuses_is_one_line_that_names_the_deed() {
         let (words, status) = complaint(&output);
         assert_eq!((words.lines().count(), status), (1, Some(1)), "{words}");
         assert!(words.starts_with(&format!("lanemate: {deed}")), "{words}");
+        assert_eq!(words.contains("nothing else was looked at"), command == "check", "{words}");
         assert!(output.stdout.is_empty());
     }
+}
+
+/// An API server that answers one request, with its version; the kubeconfig for it.
+fn api_server(minor: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let body = format!(
+        r#"{{"major":"1","minor":"{minor}","gitVersion":"v1.{minor}.4","gitCommit":"","gitTreeState":"",
+        "buildDate":"","goVersion":"","compiler":"","platform":""}}"#
+    );
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let read = stream.read(&mut request).unwrap();
+        assert!(request[..read].starts_with(b"GET /version "));
+        let length = body.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+    });
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+         clusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}]\n\
+         users: [{{name: a, user: {{}}}}]\n\
+         contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n"
+    )
+}
+
+#[test]
+fn below_the_first_version_nothing_else_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    std::fs::write(&file, api_server("33")).unwrap();
+    let output = lanemate(&["check", "--kubeconfig", file.to_str().unwrap()]);
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{}", complaint(&output).0);
+    assert!(words.starts_with("FAIL  Kubernetes       v1.33.4\n"), "{words}");
+    assert!(words.contains("note  Others           not looked at"), "{words}");
+    assert!(words.ends_with("1 of 2 checks failed\n"), "{words}");
 }

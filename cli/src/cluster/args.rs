@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::args::Mode;
+
 /// Namespace of the controller, as the manifests in `deploy` have it.
 const SYSTEM: &str = "lanemate-system";
 
@@ -73,8 +75,16 @@ pub struct StatusArgs {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  lanemate check
+  lanemate check --system-namespace gpu-system
+  lanemate check -o json | jq '.[] | select(.result == \"failed\")'
+
 Writes nothing: what is tried out is tried with dry runs. Exit status: 1 where a check failed.")]
 pub struct CheckArgs {
+    /// Who shall allocate in the cluster [default: told from the DaemonSet, the controller and the slices]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub mode: Option<Mode>,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: ClusterOutput,

@@ -12,7 +12,7 @@ mod explain;
 mod origin;
 pub mod outcome;
 mod report;
-mod scene;
+pub mod scene;
 mod table;
 
 use std::collections::BTreeMap;

@@ -11,32 +11,14 @@ use lanemate_api::names;
 use lanemate_runtime::call::{CallError, call};
 
 use super::Check;
-use super::rights::{Right, may};
+use super::rights::{Right, is_forbidden, may, unasked};
+use super::versions::{self, Version};
+use crate::args::Mode;
 
-/// The first version in which device taints and the admission policies of the gate are on by default.
-const SINCE: (u32, u32) = (1, 36);
-
-/// The version of the API server.
-pub async fn version(client: &Client) -> anyhow::Result<Check> {
+/// The version of the API server, and how it calls it.
+pub async fn version(client: &Client) -> anyhow::Result<(Option<Version>, String)> {
     let info = call(|| "get the version".to_owned(), client.apiserver_version()).await?;
-    Ok(version_check(&info.major, &info.minor, &info.git_version))
-}
-
-pub(super) fn version_check(major: &str, minor: &str, words: &str) -> Check {
-    // Some providers write `36+`.
-    let number = |text: &str| text.trim_end_matches('+').parse::<u32>().ok();
-    let (oldest_major, oldest_minor) = SINCE;
-    match (number(major), number(minor)) {
-        (Some(major), Some(minor)) if (major, minor) >= SINCE => Check::ok("Kubernetes", words),
-        _ => Check::failed(
-            "Kubernetes",
-            words,
-            format!(
-                "the controller needs {oldest_major}.{oldest_minor} or later; before it, run the kubelet plugin with \
-                 --mode scheduler and no controller"
-            ),
-        ),
-    }
+    Ok((versions::parse(&info.major, &info.minor), info.git_version))
 }
 
 /// Dynamic resource allocation is served in its stable version.
@@ -53,23 +35,29 @@ pub async fn api(client: &Client) -> anyhow::Result<Check> {
     }
 }
 
-/// Our kinds are served, the class with its status.
-pub async fn definitions(client: &Client) -> anyhow::Result<Check> {
+/// Our kinds are served, the class with its status; classes are the controller's.
+pub async fn definitions(client: &Client, mode: Mode) -> anyhow::Result<Check> {
     let listed = client.list_api_group_resources(names::API_VERSION);
     let found = match call(|| format!("list what {} has", names::API_VERSION), listed).await {
         Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
         Err(error) if error.is_not_found() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    Ok(definitions_check(&found))
+    Ok(definitions_check(&found, mode))
 }
 
-pub(super) fn definitions_check(found: &[String]) -> Check {
-    let wanted = ["resourceclasses", "resourceclasses/status", "nodestates"];
-    let missing: Vec<&str> =
-        wanted.into_iter().filter(|name| !found.iter().any(|found| found == name)).collect();
+pub(super) fn definitions_check(found: &[String], mode: Mode) -> Check {
+    let (wanted, words) = match mode {
+        Mode::Controller => (
+            &["resourceclasses", "resourceclasses/status", "nodestates"][..],
+            "resourceclasses and nodestates are served",
+        ),
+        Mode::Scheduler => (&["nodestates"][..], "nodestates are served"),
+    };
+    let is_missing = |name: &&&str| !found.iter().any(|found| found == **name);
+    let missing: Vec<&str> = wanted.iter().filter(is_missing).copied().collect();
     if missing.is_empty() {
-        return Check::ok("Definitions", "resourceclasses and nodestates are served");
+        return Check::ok("Definitions", words);
     }
     let found = format!("not served: {}", missing.join(", "));
     Check::failed("Definitions", found, "kubectl apply -f deploy/crds/")
@@ -145,7 +133,10 @@ pub async fn releases(client: &Client) -> anyhow::Result<Check> {
     let of_account = format!("system:serviceaccount:kube-system:{name}");
     let shown = format!("the service account kube-system/{name}");
     let groups = super::rights::groups("kube-system");
-    let account = has_account && may(client, &of_account, &groups, &right).await?;
+    let account = match may(client, &of_account, &groups, &right).await {
+        Err(error) if is_forbidden(&error) => return Ok(unasked("Releases")),
+        allowed => has_account && allowed?,
+    };
     let whole = "system:kube-controller-manager";
     let authenticated = ["system:authenticated".to_owned()];
     let manager = may(client, whole, &authenticated, &right).await?;

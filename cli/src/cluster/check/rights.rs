@@ -1,4 +1,4 @@
-//! The rights of the controller's service account, one by one, as its shipped manifest lists them.
+//! The rights of the service accounts, one by one, as the shipped manifests list them.
 
 use anyhow::Context;
 use k8s_openapi::api::authorization::v1::{
@@ -7,15 +7,35 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use lanemate_runtime::call::call;
+use lanemate_runtime::call::{CallError, call};
 use serde_json::Value;
 
-use super::policies::objects;
-use super::{Check, named};
+use super::policies::{apply, in_namespace, objects};
+use super::{Check, found, named};
 
-const MANIFEST: &str = include_str!("../../../../deploy/rbac/controller.yaml");
-const NAMESPACE: &str = "lanemate-system";
-const ACCOUNT: &str = "lanemate-controller";
+/// A service account, and the manifest that gives it its rights.
+pub struct Account {
+    /// Name of the check.
+    pub check: &'static str,
+    name: &'static str,
+    pub manifest: &'static str,
+    file: &'static str,
+}
+
+/// The account of the controller.
+pub const CONTROLLER: Account = Account {
+    check: "Rights",
+    name: found::CONTROLLER,
+    manifest: include_str!("../../../../deploy/rbac/controller.yaml"),
+    file: "deploy/rbac/controller.yaml",
+};
+/// The account of the kubelet plugin.
+pub const PLUGIN: Account = Account {
+    check: "Plugin rights",
+    name: found::PLUGIN,
+    manifest: include_str!("../../../../deploy/rbac/kubelet-plugin.yaml"),
+    file: "deploy/rbac/kubelet-plugin.yaml",
+};
 
 /// One thing that somebody may do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,21 +141,45 @@ pub fn groups(namespace: &str) -> Vec<String> {
     vec!["system:authenticated".to_owned(), "system:serviceaccounts".to_owned(), own]
 }
 
-/// The controller has all of its rights. They are fewer than a hundred, asked one after another.
-pub async fn controller(client: &Client) -> anyhow::Result<Check> {
-    let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
-    let groups = groups(NAMESPACE);
-    let rights = rights(MANIFEST)?;
+/// An account has all of its rights. They are fewer than a hundred, asked one after another.
+pub async fn of_account(client: &Client, account: &Account, system: &str) -> anyhow::Result<Check> {
+    let user = format!("system:serviceaccount:{system}:{}", account.name);
+    let groups = groups(system);
+    let rights = rights(&in_namespace(account.manifest, system))?;
     let mut missing = Vec::new();
     for right in &rights {
-        if !may(client, &user, &groups, right).await? {
-            missing.push(right.words());
+        match may(client, &user, &groups, right).await {
+            Ok(true) => {}
+            Ok(false) => missing.push(right.words()),
+            Err(error) if is_forbidden(&error) => return Ok(unasked(account.check)),
+            Err(error) => return Err(error),
         }
     }
-    if missing.is_empty() {
-        let found = format!("{NAMESPACE}/{ACCOUNT} has all {} that it needs", rights.len());
-        return Ok(Check::ok("Rights", found));
+    Ok(account.check(&missing, rights.len(), system))
+}
+
+impl Account {
+    /// Of the rights that are missing, and how many there are.
+    pub(super) fn check(&self, missing: &[String], all: usize, system: &str) -> Check {
+        let Account { check, name, file, .. } = self;
+        if missing.is_empty() {
+            return Check::ok(check, format!("{system}/{name} has all {all} that it needs"));
+        }
+        let found = format!("{system}/{name} may not {}", named(missing));
+        Check::failed(check, found, apply(&[file], system))
     }
-    let found = format!("{NAMESPACE}/{ACCOUNT} may not {}", named(&missing));
-    Ok(Check::failed("Rights", found, "kubectl apply -f deploy/rbac/controller.yaml"))
+}
+
+/// What only a review of access tells is not known to who may not ask for one.
+pub fn unasked(check: &'static str) -> Check {
+    Check::note(
+        check,
+        "not asked: you may not create SubjectAccessReviews",
+        "ask with the rights of an administrator; a right that is missing is named in the log of who lacks it",
+    )
+}
+
+/// The API server refused for lack of a right.
+pub fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(CallError::Forbidden { .. }))
 }

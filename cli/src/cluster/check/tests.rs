@@ -2,39 +2,175 @@
 
 use serde_json::{Value, json};
 
-use super::policies::{Standing, gate_check, objects, standing};
-use super::probes::{definitions_check, releases_check, taints_check, version_check};
-use super::rights::{Right, rights};
+use super::policies::{
+    Compared, Standing, apply, fence_check, gate_check, in_namespace, no_fence_check,
+    no_gate_check, objects, standing,
+};
+use super::probes::{definitions_check, releases_check, taints_check};
+use super::rights::{CONTROLLER, PLUGIN, Right, is_forbidden, rights};
 use super::*;
+use crate::cluster::devices::Devices;
+use crate::cluster::leader::Leader;
+use crate::cluster::read::Seen;
 
-fn now() -> Timestamp {
-    "2026-01-01T00:01:00Z".parse().unwrap()
+mod installed;
+mod objects_found;
+
+/// A cluster with one node that is as it ought to be.
+fn cluster() -> Value {
+    let device = |name: &str, kind: &str, pci: &str| {
+        json!({ "name": name,
+            "attributes": { "type": { "string": kind }, "resource.kubernetes.io/pciBusID": { "string": pci },
+                "pciePath": { "string": "pci0000:15/01.0/16:00.0" } },
+            "taints": [{ "key": "lanemate.dev/allocator", "value": "controller", "effect": "NoSchedule" }],
+        })
+    };
+    json!({
+        "nodes": [node("n1")],
+        "slices": [{ "metadata": { "name": "s" }, "spec": {
+            "driver": "lanemate.dev", "nodeName": "n1",
+            "pool": { "name": "n1", "generation": 1, "resourceSliceCount": 1 },
+            "devices": [device("gpu-0", "gpu", "0000:1b:00.0"), device("gpu-1", "gpu", "0000:1c:00.0"),
+                device("nic-0", "nic", "0000:1d:00.0")],
+        } }],
+        "foreign": [],
+        "states": [{ "apiVersion": "lanemate.dev/v1alpha1", "kind": "NodeState",
+            "metadata": { "name": "n1" } }],
+        "deviceClasses": objects(include_str!("../../../../deploy/deviceclasses.yaml")).unwrap(),
+        "classes": [{
+            "apiVersion": "lanemate.dev/v1alpha1", "kind": "ResourceClass",
+            "metadata": { "name": "pair", "generation": 3 }, "spec": { "members": [
+                { "name": "gpu", "deviceClassName": "gpu.lanemate.dev" },
+                { "name": "nic", "deviceClassName": "nic.lanemate.dev" },
+            ] },
+            "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "Compiled",
+                "message": "", "observedGeneration": 3,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" }] },
+        }],
+        "claims": [claim("a", "gpu-0")],
+        "pods": [pod("DaemonSet", "lanemate-kubelet-plugin", ready())],
+        "plugin": {
+            "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": "plugin",
+                "image": format!("example.com/lanemate-kubelet-plugin:{}", env!("CARGO_PKG_VERSION")) }] } } },
+            "status": { "desiredNumberScheduled": 1, "numberReady": 1, "currentNumberScheduled": 1,
+                "numberMisscheduled": 0 },
+        },
+        "controller": null,
+        "lease": { "spec": { "holderIdentity": "c-1", "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-01T00:00:55.000000Z" } },
+    })
+}
+
+/// A node that is ready.
+fn node(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "status": {
+        "conditions": [{ "type": "Ready", "status": "True" }],
+        "nodeInfo": { "kubeletVersion": "v1.36.1", "architecture": "", "bootID": "",
+            "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
+            "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": "" },
+    } })
+}
+
+/// A claim that has a device of node n1.
+fn claim(name: &str, device: &str) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "ml" },
+        "status": { "allocation": { "devices": { "results": [{ "request": "r",
+            "driver": "lanemate.dev", "pool": "n1", "device": device }] } } } })
+}
+
+/// A pod of ours on node n1.
+fn pod(kind: &str, owner: &str, status: Value) -> Value {
+    json!({ "metadata": { "name": format!("{owner}-x"), "namespace": "lanemate-system", "ownerReferences":
+            [{ "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "u" }] },
+        "spec": { "nodeName": "n1", "containers": [] }, "status": status })
+}
+
+fn ready() -> Value {
+    json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] })
+}
+
+/// What is read of it.
+fn read(value: &Value) -> Found {
+    fn part<T: serde::de::DeserializeOwned>(value: &Value, name: &str) -> T {
+        serde_json::from_value(value[name].clone())
+            .unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+    let objects = crate::objects::Objects {
+        slices: part(value, "slices"),
+        claims: part(value, "claims"),
+        device_classes: part(value, "deviceClasses"),
+        resource_classes: part(value, "classes"),
+        nodes: part(value, "nodes"),
+        pods: part(value, "pods"),
+        ..Default::default()
+    };
+    let seen = Seen { objects, node_states: part(value, "states"), lease: part(value, "lease") };
+    Found {
+        devices: Devices::of(&seen),
+        leader: Leader::of(seen.lease.as_ref(), "2026-01-01T00:01:00Z".parse().unwrap()),
+        seen,
+        foreign: part(value, "foreign"),
+        plugin: part(value, "plugin"),
+        controller: part(value, "controller"),
+        system: "lanemate-system".to_owned(),
+    }
+}
+
+/// What is not ok after a change of that cluster: `F` or `N`, the name, and what was found.
+fn check_after(change: impl FnOnce(&mut Value), told: Option<Mode>, expect: &[&str]) {
+    let mut value = cluster();
+    change(&mut value);
+    let found = read(&value);
+    let (mode, of_mode) = mode::mode(told, &found, versions::WITH_CONTROLLER);
+    let all = [of_mode].into_iter().chain(of(&found, mode));
+    let wrong = all.filter(|check| check.result != Outcome::Ok);
+    let words: Vec<String> = wrong
+        .map(|check| {
+            assert!(check.todo.is_some(), "{check:?}");
+            let mark = if check.is_failed() { "F" } else { "N" };
+            format!("{mark} {}: {}", check.name, check.found)
+        })
+        .collect();
+    assert_eq!(words, expect);
 }
 
 #[test]
-fn the_version_has_to_be_one_with_taints_and_policies() {
+fn the_version_has_to_be_one_in_which_the_mode_works() {
     for (major, minor, expect) in [
-        ("1", "36", Outcome::Ok),
-        ("1", "37+", Outcome::Ok),
-        ("2", "0", Outcome::Ok),
-        ("1", "35", Outcome::Failed),
-        ("1", "", Outcome::Failed),
+        ("1", "36", Some((1, 36))),
+        ("1", "37+", Some((1, 37))),
+        ("2", "0", Some((2, 0))),
+        ("1", "", None),
+        ("", "36", None),
     ] {
-        let found = version_check(major, minor, "v");
-        assert_eq!(found.result, expect, "{major}.{minor}");
+        assert_eq!(versions::parse(major, minor), expect, "{major}.{minor}");
+    }
+    for (version, mode, expect) in [
+        ((1, 34), Mode::Controller, Outcome::Failed),
+        ((1, 35), Mode::Controller, Outcome::Failed),
+        ((1, 34), Mode::Scheduler, Outcome::Ok),
+        ((1, 36), Mode::Controller, Outcome::Ok),
+        ((2, 0), Mode::Scheduler, Outcome::Ok),
+    ] {
+        let found = versions::server(version, "v", mode);
+        assert_eq!(found.result, expect, "{version:?} {mode:?}");
         assert_eq!(found.todo.is_some(), expect == Outcome::Failed);
     }
+    assert!(versions::too_old("v1.33.1").is_failed());
 }
 
 #[test]
 fn a_kind_that_is_not_served_is_named() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let all = names(&["resourceclasses", "resourceclasses/status", "nodestates"]);
-    assert_eq!(definitions_check(&all).result, Outcome::Ok);
-    let old = definitions_check(&names(&["resourceclasses", "nodestates"]));
+    assert_eq!(definitions_check(&all, Mode::Controller).result, Outcome::Ok);
+    let old = definitions_check(&names(&["resourceclasses", "nodestates"]), Mode::Controller);
     assert!(old.is_failed());
     assert_eq!(old.found, "not served: resourceclasses/status");
-    assert!(definitions_check(&[]).is_failed());
+    assert!(definitions_check(&[], Mode::Controller).is_failed());
+    assert!(definitions_check(&[], Mode::Scheduler).is_failed());
+    let of_nodes = definitions_check(&names(&["nodestates"]), Mode::Scheduler);
+    assert_eq!(of_nodes.result, Outcome::Ok);
 }
 
 #[test]
@@ -70,8 +206,75 @@ fn a_gate_is_needed_where_a_namespace_asks_for_it() {
         (0, &wrong[..], Outcome::Note),
         (2, &wrong[..], Outcome::Failed),
     ] {
-        assert_eq!(gate_check(labelled, wrong).result, expect, "{labelled} {wrong:?}");
+        let found = gate_check(labelled, wrong, "lanemate-system");
+        assert_eq!(found.result, expect, "{labelled} {wrong:?}");
     }
+    let policy = ["MutatingAdmissionPolicy a".to_owned()];
+    for (labelled, present, expect) in [
+        (0, &policy[..], Outcome::Ok),
+        (2, &[][..], Outcome::Ok),
+        (2, &policy[..], Outcome::Failed),
+    ] {
+        assert_eq!(no_gate_check(labelled, present).result, expect, "{labelled} {present:?}");
+    }
+}
+
+#[test]
+fn a_fence_is_needed_in_mode_controller_and_in_the_way_in_mode_scheduler() {
+    let policy = |standing: Standing| vec![Compared { object: "Policy a".to_owned(), standing }];
+    let (same, missing) = (policy(Standing::Same), policy(Standing::Missing));
+    let differs = policy(Standing::Differs("spec.x".to_owned()));
+    let check = |found: Check, result: Outcome, words: &str| {
+        assert_eq!((found.result, found.found.as_str()), (result, words));
+    };
+    let fence = |all: &[Compared]| fence_check("lanemate-system", all);
+    check(fence(&same), Outcome::Ok, "1 policies and bindings as shipped");
+    check(fence(&missing), Outcome::Failed, "Policy a is not there");
+    let words = "Policy a differs from the shipped one at spec.x";
+    check(fence(&differs), Outcome::Failed, words);
+    let none = |of_claims: &[Compared], of_nodes: &[Compared]| {
+        no_fence_check("lanemate-system", of_claims, of_nodes)
+    };
+    let words =
+        "mode scheduler: kube-scheduler may allocate, and plugins write of their node alone";
+    check(none(&missing, &same), Outcome::Ok, words);
+    let words = "mode scheduler: kube-scheduler may allocate; Policy a is not there";
+    check(none(&missing, &missing), Outcome::Note, words);
+    for present in [&same, &differs] {
+        let words = "kube-scheduler is kept from allocating by Policy a";
+        check(none(present, &same), Outcome::Failed, words);
+    }
+}
+
+#[test]
+fn what_is_shipped_is_compared_for_the_namespace_of_the_installation() {
+    let shipped = rights(CONTROLLER.manifest).unwrap();
+    let moved = rights(&in_namespace(CONTROLLER.manifest, "gpu-system")).unwrap();
+    let lease = |all: &[Right], namespace: &str| {
+        let mut leases = all.iter().filter(|right| right.resource == "leases");
+        leases.all(|right| right.namespace.as_deref() == Some(namespace))
+    };
+    assert!(lease(&shipped, "lanemate-system") && lease(&moved, "gpu-system"));
+    assert_eq!(shipped.len(), moved.len());
+    let fence = include_str!("../../../../deploy/admission/fence.yaml");
+    let text = format!("{:?}", objects(&in_namespace(fence, "gpu-system")).unwrap());
+    assert!(text.contains("system:serviceaccount:gpu-system:lanemate-controller"));
+    assert!(!text.contains("lanemate-system"));
+    let files = ["a.yaml", "b.yaml"];
+    assert_eq!(apply(&files, "lanemate-system"), "kubectl apply -f a.yaml -f b.yaml");
+    let moved = "sed -s 's/lanemate-system/gpu-system/' a.yaml b.yaml | kubectl apply -f -";
+    assert_eq!(apply(&files, "gpu-system"), moved);
+}
+
+#[test]
+fn a_right_that_is_missing_is_named_with_its_manifest() {
+    let found = PLUGIN.check(&[], 17, "gpu-system");
+    let words = "gpu-system/lanemate-kubelet-plugin has all 17 that it needs";
+    assert_eq!((found.result, found.found.as_str()), (Outcome::Ok, words));
+    let found = CONTROLLER.check(&["patch pods".to_owned()], 52, "lanemate-system");
+    assert_eq!(found.found, "lanemate-system/lanemate-controller may not patch pods");
+    assert_eq!(found.todo.unwrap(), "kubectl apply -f deploy/rbac/controller.yaml");
+    assert!(found.result == Outcome::Failed);
 }
 
 #[test]
@@ -116,90 +319,6 @@ fn the_shipped_manifests_can_be_read() {
     assert!(rights.contains(&lease));
 }
 
-/// A cluster with one node that is as it ought to be.
-fn seen() -> Value {
-    json!({
-        "slices": [{ "metadata": { "name": "s" }, "spec": {
-            "driver": "lanemate.dev", "nodeName": "n1",
-            "pool": { "name": "n1", "generation": 1, "resourceSliceCount": 1 },
-            "devices": [{ "name": "gpu-0", "taints": [
-                { "key": "lanemate.dev/allocator", "value": "controller", "effect": "NoSchedule" },
-            ] }],
-        } }],
-        "states": [{ "apiVersion": "lanemate.dev/v1alpha1", "kind": "NodeState",
-            "metadata": { "name": "n1" } }],
-        "classes": [{
-            "apiVersion": "lanemate.dev/v1alpha1", "kind": "ResourceClass",
-            "metadata": { "name": "pair", "generation": 3 }, "spec": { "members": [] },
-            "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "Compiled",
-                "message": "", "observedGeneration": 3,
-                "lastTransitionTime": "2026-01-01T00:00:00Z" }] },
-        }],
-        "claims": [{ "metadata": { "name": "a", "namespace": "ml" },
-            "status": { "allocation": { "devices": { "results": [{ "request": "r",
-                "driver": "lanemate.dev", "pool": "n1", "device": "gpu-0" }] } } } }],
-        "lease": { "spec": { "holderIdentity": "c-1", "leaseDurationSeconds": 15,
-            "renewTime": "2026-01-01T00:00:55.000000Z" } },
-    })
-}
-
-/// What fails after a change of that cluster.
-fn check_failed(change: impl FnOnce(&mut Value), expect: &[&str]) {
-    let mut value = seen();
-    change(&mut value);
-    let read = |name: &str| value[name].clone();
-    let objects = crate::objects::Objects {
-        slices: serde_json::from_value(read("slices")).unwrap(),
-        claims: serde_json::from_value(read("claims")).unwrap(),
-        resource_classes: serde_json::from_value(read("classes")).unwrap(),
-        ..Default::default()
-    };
-    let seen = Seen {
-        objects,
-        node_states: serde_json::from_value(read("states")).unwrap(),
-        lease: serde_json::from_value(read("lease")).unwrap(),
-    };
-    let failed = of(&seen, now()).into_iter().filter(Check::is_failed);
-    let failed: Vec<String> =
-        failed.map(|check| format!("{}: {}", check.name, check.found)).collect();
-    assert_eq!(failed, expect);
-}
-
-#[test]
-fn objects_that_are_wrong_are_named() {
-    check_failed(|_| (), &[]);
-    check_failed(
-        |value| value["slices"][0]["spec"]["devices"][0]["taints"] = json!([]),
-        &["Devices: without the controller's taint: n1/gpu-0"],
-    );
-    check_failed(
-        |value| value["slices"] = json!([]),
-        &["Devices: no slice of lanemate.dev offers any"],
-    );
-    check_failed(|value| value["states"] = json!([]), &["NodeStates: none of n1"]);
-    check_failed(|value| value["states"] = Value::Null, &["NodeStates: the kind is not served"]);
-    check_failed(
-        |value| {
-            let mut second = value["claims"][0].clone();
-            second["metadata"]["name"] = json!("b");
-            value["claims"].as_array_mut().unwrap().push(second);
-        },
-        &["Grants: in two claims: n1/gpu-0 (ml/a, ml/b)"],
-    );
-    check_failed(
-        |value| value["classes"][0]["metadata"]["generation"] = json!(4),
-        &["ResourceClasses: not ready: pair (Compiled)"],
-    );
-    check_failed(
-        |value| value["classes"][0]["status"] = Value::Null,
-        &["ResourceClasses: not ready: pair (no condition yet)"],
-    );
-    check_failed(
-        |value| value["lease"] = Value::Null,
-        &["Controller: none: nobody holds the lease"],
-    );
-}
-
 #[test]
 fn the_table_marks_what_failed_and_says_what_to_do() {
     let checks = [
@@ -223,4 +342,11 @@ fn what_cannot_be_told_has_failed() {
     let check = told("Fence", Err(anyhow::anyhow!("forbidden")));
     assert!(check.is_failed());
     assert_eq!(check.found, "cannot be told: forbidden");
+    let forbidden = || {
+        let (deed, message) = ("list Pods".to_owned(), "pods is forbidden".to_owned());
+        anyhow::Error::from(CallError::Forbidden { deed, message })
+    };
+    assert!(is_forbidden(&forbidden()));
+    let check = told("Objects", Err(forbidden()));
+    assert_eq!(check.found, "cannot be told: pods is forbidden");
 }

@@ -115,7 +115,8 @@ fn reports(taints: &BTreeMap<&str, Vec<&str>>) -> Vec<TaintReport> {
     taints.iter().map(report).collect()
 }
 
-fn conditions(node: &Node) -> Vec<&'static str> {
+/// What keeps pods from being started on a node: `NotReady`, `cordoned`.
+pub fn conditions(node: &Node) -> Vec<&'static str> {
     let status = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = status.filter(|condition| condition.type_ == "Ready");
     let is_ready = ready.next().is_some_and(|condition| condition.status == "True");

@@ -12,6 +12,8 @@ use serde::Serialize;
 use super::leader::Leader;
 use super::read::Seen;
 
+pub use self::count::conditions;
+
 /// What is told.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 mod chaos;
+mod check;
 mod components;
 mod fence;
 mod gate;
