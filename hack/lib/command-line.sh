@@ -1,6 +1,6 @@
 # The commands of hack/cluster and hack/control-plane. To be sourced; the caller sets $kind to its own name.
 
-for part in shell sweep isolation keys binaries components hardware install restart-kubelet reboot; do
+for part in shell sweep isolation keys binaries helm components hardware install restart-kubelet reboot; do
   # shellcheck source=/dev/null
   . "$repository_lib/$part.sh"
 done

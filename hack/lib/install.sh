@@ -29,12 +29,12 @@ install_inside() {
   done
   # kubelet, containerd and the plugin have the usual directories; the hardware alone is elsewhere.
   helm install lanemate "$repository/deploy/helm/lanemate" --namespace "$system" --create-namespace \
-    --set image.registry=localhost --set plugin.root="$state/host" --set resourceClasses.examples=true
+    --set image.registry=localhost --set plugin.root="$state/host" --set resourceClasses.examples=true \
+    --set "plugin.nodeSelector.kubernetes\.io/hostname=node-1"
   wait_for 120 "slices of node-1: see hack/$kind run $name -- kubectl describe pods --namespace $system" "$logs/kubelet.log" has_slices
   wait_for 60 "the pods in $system on node-1 to be ready" "$logs/kubelet.log" has_ready_pods
 }
 
-# Where a plugin was to run on a node without a kubelet, it never would.
 has_ready_pods() {
   kubectl --namespace "$system" wait --for condition=Ready --timeout 1s pods --field-selector spec.nodeName=node-1
 }
