@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use lanemate_api::validation::format::is_dns_subdomain;
 use lanemate_driver::discovery::host::trimmed_text;
-use lanemate_driver::discovery::nvml::NvmlLibrary;
-use lanemate_driver::discovery::{GpuLibrary, Host, HostCapture, LiveHost, NoGpuLibrary};
+use lanemate_driver::discovery::nvml::library_of;
+use lanemate_driver::discovery::{GpuLibrary, Host, HostCapture, LiveHost};
 use lanemate_driver::inventory::Policy;
 use lanemate_driver::machine::Machine;
 use lanemate_driver::topology::Override;
@@ -37,8 +37,7 @@ pub struct Source {
 }
 
 enum Kind {
-    /// With NVIDIA's library where the root is this machine's.
-    Live(LiveHost, bool),
+    Live(LiveHost),
     /// With the override that stands in the capture.
     Captured(Box<HostCapture>, Option<Xml>),
 }
@@ -156,9 +155,7 @@ impl Source {
             );
             return Err(Usage(message).into());
         }
-        // NVIDIA's library knows the machine that it is loaded on, and no other.
-        let library = host.is_this_machine();
-        Ok(Self { name, kind: Kind::Live(host, library) })
+        Ok(Self { name, kind: Kind::Live(host) })
     }
 
     /// A captured machine, under the name given with it or its own.
@@ -175,8 +172,7 @@ impl Source {
     /// Does something with the machine's files and GPU library.
     pub fn with_host<T>(&self, work: impl FnOnce(&dyn Host, &dyn GpuLibrary) -> T) -> T {
         match &self.kind {
-            Kind::Live(host, true) => work(host, &NvmlLibrary),
-            Kind::Live(host, false) => work(host, &NoGpuLibrary),
+            Kind::Live(host) => work(host, &*library_of(host)),
             Kind::Captured(capture, _) => work(&capture.host(), capture.as_ref()),
         }
     }
@@ -184,7 +180,7 @@ impl Source {
     /// The capture that the machine was read from, if it is captured.
     pub fn capture(&self) -> Option<&HostCapture> {
         match &self.kind {
-            Kind::Live(..) => None,
+            Kind::Live(_) => None,
             Kind::Captured(capture, _) => Some(capture),
         }
     }
@@ -192,7 +188,7 @@ impl Source {
     /// Reads the machine; an override from outside goes before its own.
     fn read(&self, xml: Option<&Xml>, policy: &Policy) -> (Machine, Option<String>) {
         let own = match &self.kind {
-            Kind::Live(..) => None,
+            Kind::Live(_) => None,
             Kind::Captured(_, own) => own.as_ref(),
         };
         let xml = xml.or(own);

@@ -1,6 +1,6 @@
 # The commands of hack/cluster and hack/control-plane. To be sourced; the caller sets $kind to its own name.
 
-for part in shell sweep isolation keys binaries components restart-kubelet; do
+for part in shell sweep isolation keys binaries helm components hardware install restart-kubelet reboot; do
   # shellcheck source=/dev/null
   . "$repository_lib/$part.sh"
 done
@@ -10,6 +10,7 @@ start() {
   sweep
   mkdir -p "$runs/$name" "$logs"
   echo "$kind" >"$runs/$name/kind"
+  [ -z "$hardware" ] || echo "$hardware" >"$runs/$name/hardware"
   rm -f "$logs"/*.log
   setsid bash "$repository_lib/supervise.sh" "$kind" "$runs/$name" "$logs" "$1" </dev/null >"$logs/$kind.log" 2>&1 9>&- &
   wait_for 10 "the supervisor of $name to start" "$logs/$kind.log" is_running "$name"
@@ -31,6 +32,7 @@ up() {
     need_package "${need%:*}" "${need#*:}"
   done
   ensure_binaries
+  [ -z "$hardware" ] || build_test_node
   locked start "$1"
   wait_for 240 "$name to be ready" "$logs/$kind.log" ready_or_ended
   if ! is_running "$name"; then

@@ -66,7 +66,7 @@ YAML
   wait_for 60 "the scheduler to be healthy" "$log/kube-scheduler.log" is_healthy kube-scheduler
   # The node authorizer can lag by seconds on a busy machine, and kubelet then waits as long before it tries a pod again.
   kubectl create clusterrolebinding nodes-by-role --clusterrole system:node --group system:nodes
-  kubectl apply -f "$repository/deploy/crds" -f "$repository/deploy/deviceclasses.yaml" -f "$repository/deploy/rbac" \
-    -f "$repository/deploy/admission"
+  [ -n "$hardware" ] || kubectl apply -f "$repository/deploy/crds" -f "$repository/deploy/deviceclasses.yaml" \
+    -f "$repository/deploy/rbac" -f "$repository/deploy/admission"
   wait_for 60 "the default service account" "$log/kube-controller-manager.log" kubectl get serviceaccount default
 }

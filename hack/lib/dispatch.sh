@@ -17,7 +17,17 @@ in network, mount and process namespaces of their own. Several can run side by s
   VERB [NAME] COMPONENT   restart, kill (SIGKILL; it starts again), stop, start, pause or resume one of etcd, kube-apiserver,
                           kube-controller-manager, kube-scheduler; returns when what shall run is healthy
 TEXT
-  [ "$kind" = control-plane ] || echo "  restart-kubelet [NAME]  stop kubelet and wait until another one is at work"
+  [ "$kind" = control-plane ] || cat <<TEXT
+  restart-kubelet [NAME]  stop kubelet and wait until another one is at work
+  reboot [NAME]           end all that runs on the node, empty /run, and start again under another boot id
+  install [NAME]          install images and chart in a cluster with hardware; images are built, or taken from LANEMATE_IMAGES
+
+\`up\` takes, before NAME:
+  --host HOST             the hardware of the node is this machine of test/hosts/captures, in /run/lanemate/host; nothing of
+                          deploy/ is applied then: the chart brings it
+  --nodes N               N nodes more, without a kubelet, that publish the same devices; a taint keeps pods away from them
+  --install               and then \`install\`
+TEXT
   cat <<TEXT
 
 Programs are built from test/cluster/go.mod into target/cluster/bin, or taken from LANEMATE_CLUSTER_BIN.
@@ -31,9 +41,50 @@ print_next_steps() {
   cat <<TEXT
 $name is ready. Inside of its namespaces, KUBECONFIG is /run/lanemate/admin.kubeconfig:
   hack/$kind run $name -- kubectl get nodes,pods --all-namespaces
+TEXT
+  ! has_hardware || print_next_with_hardware
+  cat <<TEXT
   hack/$kind run $name -- bash
   hack/$kind down $name
 TEXT
+}
+
+print_next_with_hardware() {
+  if ! is_installed; then
+    echo "  hack/$kind install $name"
+    return
+  fi
+  local words
+  for words in "get resourceslices" "apply -f docs/user/examples/pair.yaml" "get pods --namespace pair --watch"; do
+    echo "  hack/$kind run $name -- kubectl $words"
+  done
+}
+
+# up_options WORD…: sets the options of `up` and the rest of the words.
+up_options() {
+  while [[ "${1:-}" == --?* ]]; do
+    [ "$kind" = cluster ] || fail "$1: a control plane has no node"
+    case "$1" in
+      --host)
+        [ -e "$repository/test/hosts/captures/${2:-}.yaml" ] ||
+          fail "--host ${2:-}: expected one of $(cd "$repository/test/hosts/captures" && printf '%s ' *.yaml | sed 's/\.yaml//g')"
+        hardware="$2"
+        shift 2
+        ;;
+      --nodes)
+        [[ "${2:-}" =~ ^[0-9]{1,3}$ ]] || fail "--nodes ${2:-}: expected a number up to 999"
+        further_nodes="$2"
+        shift 2
+        ;;
+      --install)
+        with_install=yes
+        shift
+        ;;
+      *) fail "no option $1; see hack/$kind --help" ;;
+    esac
+  done
+  [ -n "$hardware" ] || [ "$further_nodes$with_install" = 0 ] || fail "--nodes and --install need a --host"
+  rest=("$@")
 }
 
 # Ends the cluster whatever becomes of the command, and with the command's status.
@@ -55,6 +106,10 @@ dispatch() {
       set -- "${@:1:$#-1}"
       ;;
   esac
+  if [ "$command" = up ]; then
+    up_options "$@"
+    set -- "${rest[@]}"
+  fi
   name="$kind"
   if [ $# -gt 0 ] && [ "$1" != -- ]; then
     name="$1"
@@ -76,6 +131,8 @@ dispatch() {
   case "$command" in
     up)
       up "${LANEMATE_CLUSTER_OWNER:-0}"
+      add_nodes
+      [ -z "$with_install" ] || install_chart
       print_next_steps
       ;;
     down) stop ;;
@@ -89,6 +146,17 @@ dispatch() {
       inside "$0" restart-kubelet-inside "$name"
       ;;
     restart-kubelet-inside) restart_kubelet ;;
+    reboot)
+      [ "$kind" = cluster ] || fail "a control plane has no node"
+      inside "$0" reboot-inside "$name"
+      ;;
+    reboot-inside) reboot ;;
+    install)
+      has_hardware || fail "$name has no hardware: expected one that was started with hack/$kind up --host HOST $name"
+      install_chart
+      print_next_steps
+      ;;
+    install-inside) install_inside ;;
     -h | --help | help) usage ;;
     *) fail "no command $command; see hack/$kind --help" ;;
   esac

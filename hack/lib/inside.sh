@@ -3,7 +3,7 @@
 # inside.sh KIND DIRECTORY LOG CGROUP
 set -euo pipefail
 here="$(dirname "${BASH_SOURCE[0]}")"
-for part in shell sweep isolation keys components control-plane image node; do
+for part in shell sweep isolation keys components control-plane image node hardware; do
   # shellcheck source=/dev/null
   . "$here/$part.sh"
 done
@@ -16,6 +16,7 @@ since() {
 began="$(cut -d' ' -f1 /proc/uptime)"
 make_mounts
 make_network
+render_hardware
 start_control_plane
 since "control plane started"
 if [ "$kind" = cluster ]; then

@@ -14,7 +14,7 @@ start_containerd() {
   mkdir -p "$state/cni"
   filled containerd.toml >"$state/containerd.toml"
   filled network.conflist >"$state/cni/10-network.conflist"
-  daemon containerd containerd --config "$state/containerd.toml"
+  component containerd --config "$state/containerd.toml"
   make_image "$state/image.tar"
   wait_for 30 "containerd to answer" "$log/containerd.log" ctr version
   ctr --namespace k8s.io images import "$state/image.tar"
@@ -24,18 +24,9 @@ start_kubelet() {
   kubeconfig kubelet "/O=system:nodes/CN=system:node:$node"
   certificate kubelet-serving "/O=system:nodes/CN=system:node:$node" "IP:$node_address,DNS:$node"
   filled kubelet.yaml >"$state/kubelet.yaml"
-  daemon kubelet keep_kubelet
+  component kubelet --config "$state/kubelet.yaml" --kubeconfig "$state/kubelet.kubeconfig" \
+    --hostname-override "$node" --node-ip "$node_address"
   wait_for 60 "node $node to be Ready" "$log/kubelet.log" node_is_ready
-}
-
-# As an init system would: whoever stops kubelet gets a new one.
-keep_kubelet() {
-  while true; do
-    kubelet --config "$state/kubelet.yaml" --kubeconfig "$state/kubelet.kubeconfig" \
-      --hostname-override "$node" --node-ip "$node_address" &
-    echo "$!" >"$state/kubelet.pid"
-    wait "$!" || echo "kubelet ended with status $?"
-  done
 }
 
 node_is_ready() {

@@ -9,10 +9,8 @@ use std::sync::Arc;
 use lanemate_driver::discovery::capture::MAX_CAPTURE_BYTES;
 use lanemate_driver::discovery::facts::Problem;
 use lanemate_driver::discovery::host::boot_id;
-use lanemate_driver::discovery::nvml::NvmlLibrary;
-use lanemate_driver::discovery::{
-    CaptureError, GpuLibrary, Host, HostCapture, LiveHost, NoGpuLibrary,
-};
+use lanemate_driver::discovery::nvml::library_of;
+use lanemate_driver::discovery::{CaptureError, GpuLibrary, Host, HostCapture, LiveHost};
 use lanemate_driver::machine::Machine;
 use lanemate_driver::prepare::PrepareOptions;
 use lanemate_driver::topology::{Override, OverrideError};
@@ -109,11 +107,7 @@ impl MachineSource {
             trouble.insert(format!("{error}; the machine is taken to be as last read"));
         }
         let reading = match &self.kind {
-            // NVIDIA's library knows the machine that it is loaded on, and no other.
-            Kind::Live(host) if host.is_this_machine() => {
-                self.read_from(host, &NvmlLibrary, None, &mut trouble)
-            }
-            Kind::Live(host) => self.read_from(host, &NoGpuLibrary, None, &mut trouble),
+            Kind::Live(host) => self.read_from(host, &*library_of(host), None, &mut trouble),
             Kind::Captured(captured) => {
                 let Captured { capture, own, .. } = captured.as_ref();
                 self.read_from(&capture.host(), capture, own.as_ref(), &mut trouble)

@@ -18,6 +18,7 @@ mod pci;
 mod pseudonym;
 mod read;
 pub mod record;
+pub mod rendered;
 mod vpd;
 
 pub use anonymise::anonymise;
@@ -27,6 +28,7 @@ pub use facts::Facts;
 pub use gpu::{GpuLibrary, GpuLibraryError, NoGpuLibrary};
 pub use host::{Host, HostError, LiveHost};
 pub use record::record;
+pub use rendered::RenderedLibrary;
 
 use facts::NvmlFacts;
 use read::{Parsed, Reader};

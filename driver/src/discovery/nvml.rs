@@ -12,6 +12,8 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::facts::{NvLinkRemote, NvmlFacts, NvmlGpu, Problem};
 use super::gpu::{GpuLibrary, GpuLibraryError};
+use super::host::LiveHost;
+use super::rendered::RenderedLibrary;
 use crate::ids::PciAddress;
 
 /// More GPUs than a machine has; a bound for a library that errs.
@@ -22,6 +24,12 @@ const MAX_LINKS: u32 = 64;
 /// The library of the machine we run on.
 #[derive(Clone, Copy, Debug)]
 pub struct NvmlLibrary;
+
+/// The library that knows the machine below a root: NVIDIA's own knows the machine that it is loaded on, and
+/// no other.
+pub fn library_of(host: &LiveHost) -> Box<dyn GpuLibrary + '_> {
+    if host.is_this_machine() { Box::new(NvmlLibrary) } else { Box::new(RenderedLibrary(host)) }
+}
 
 /// One GPU, before it is known which addresses are GPUs.
 struct Reading {

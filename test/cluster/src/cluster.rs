@@ -92,11 +92,22 @@ impl Cluster {
     /// Stops kubelet and returns when another one is at work; for tests in a
     /// [`Cluster::namespace_alone`].
     pub async fn restart_kubelet(&self) -> anyhow::Result<()> {
+        self.order("restart-kubelet").await
+    }
+
+    /// Ends all that runs on the node, empties `/run`, and returns when kubelet is at work again under
+    /// another boot id; for tests in a [`Cluster::namespace_alone`].
+    pub async fn reboot(&self) -> anyhow::Result<()> {
+        self.order("reboot").await
+    }
+
+    /// Gives `hack/cluster` a command about this cluster.
+    async fn order(&self, verb: &str) -> anyhow::Result<()> {
         let name = env::var("LANEMATE_CLUSTER").context("read LANEMATE_CLUSTER")?;
         let mut command = Command::new(&self.command);
-        command.args(["restart-kubelet", &name]);
+        command.args([verb, &name]);
         let output = crate::namespace::run(command, None).await?;
-        anyhow::ensure!(output.status.success(), "restart kubelet: {output}");
+        anyhow::ensure!(output.status.success(), "{verb}: {output}");
         Ok(())
     }
 }

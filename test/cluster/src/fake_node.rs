@@ -62,6 +62,7 @@ pub struct FakeNode {
     client: Client,
     node: Node,
     generation: i64,
+    kept: bool,
 }
 
 impl FakeNode {
@@ -75,7 +76,7 @@ impl FakeNode {
         let node: Node = serde_json::from_value(object(name, options))?;
         let created = nodes.create(&PostParams::default(), &node).await;
         let node = created.with_context(|| format!("create node {name}"))?;
-        let mut fake = FakeNode { client, node, generation: 0 };
+        let mut fake = FakeNode { client, node, generation: 0, kept: false };
         // Admission has marked it as not ready, and the node controller lifts that within seconds.
         let taints = json!({"spec": {"taints": options.taints}});
         nodes.patch(name, &PatchParams::default(), &Patch::Merge(taints)).await?;
@@ -156,6 +157,11 @@ impl FakeNode {
         written.context("write a NodeState")
     }
 
+    /// Leaves the node in the cluster.
+    pub fn keep(mut self) {
+        self.kept = true;
+    }
+
     /// What makes an object go with the node.
     pub fn owner(&self) -> OwnerReference {
         self.node.owner_ref(&()).unwrap_or_default()
@@ -164,6 +170,9 @@ impl FakeNode {
 
 impl Drop for FakeNode {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         // Its pods are collected with it.
         let deleted = Command::new("kubectl")
             .args(["delete", "node", self.name(), "--wait=false", "--ignore-not-found"])

@@ -7,8 +7,9 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
@@ -120,6 +121,30 @@ impl TestNamespace {
                     Err(found.status.and_then(|status| status.phase).unwrap_or_default())
                 }
             })
+        })
+        .await
+    }
+
+    /// Waits for an event that says all these words.
+    pub async fn until_told(
+        &self,
+        (kind, name): (&str, &str),
+        reason: &str,
+        words: &[&str],
+    ) -> anyhow::Result<()> {
+        let events: Api<Event> = self.api();
+        let what = format!("{reason} on {kind} {name} with {words:?}");
+        until(&what, async || {
+            let events = events.list(&ListParams::default()).await?.items;
+            let notes = events.into_iter().filter(|event| {
+                let about = event.regarding.clone().unwrap_or_default();
+                about.kind.as_deref() == Some(kind)
+                    && about.name.as_deref() == Some(name)
+                    && event.reason.as_deref() == Some(reason)
+            });
+            let notes: Vec<String> = notes.filter_map(|event| event.note).collect();
+            let has_all = |note: &String| words.iter().all(|word| note.contains(word));
+            Ok(if notes.iter().any(has_all) { Ok(()) } else { Err(format!("{notes:#?}")) })
         })
         .await
     }

@@ -9,10 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::installed::{OTHER, PAIR, PAIRS, Plugin, in_cdi, recorded, server};
-use super::pods::{
-    assert_waits, create_pod, restart_container, run_pod, uid, until_no_files, until_none_is_held,
-    until_told,
-};
+use super::pods::{assert_waits, create_pod, run_pod, uid, until_no_files, until_none_is_held};
 
 /// A way to the API server that can be cut.
 struct Relay {
@@ -70,9 +67,9 @@ async fn without_an_api_server_pods_end_and_new_ones_wait_until_it_is_back() -> 
     create_pod(&namespace, "new", PAIRS[1]).await?;
     let words = ["cannot be read from the API server", &relay.address.to_string(), "tries again"];
     let pod = ("Pod", "new");
-    until_told(&namespace, pod, "FailedPrepareDynamicResources", &words).await?;
+    namespace.until_told(pod, "FailedPrepareDynamicResources", &words).await?;
     assert_waits(&namespace, "new").await?;
-    restart_container(&namespace, "lasting").await?;
+    namespace.restart_container("lasting").await?;
     let lasting = vec![uid(&namespace, "lasting").await?];
     namespace.delete_pod("ending").await?;
     until("the files of the pod that ended to be gone", async || {

@@ -5,7 +5,7 @@ use lanemate_api::node_state::NodeState;
 use lanemate_test_cluster::{Allocation, Cluster, NODE, claim, pod};
 use serde_json::json;
 
-use super::installed::{PAIR, Plugin, in_cdi, open, open_by_number, recorded};
+use super::installed::{PAIR, Plugin, in_cdi, recorded};
 use super::pods::{REQUESTS, WAITS, run_pod, until_none_is_held};
 
 #[tokio::test]
@@ -16,14 +16,14 @@ async fn a_pod_opens_the_devices_of_its_claim_and_no_others() -> anyhow::Result<
     run_pod(&namespace, "trainer", PAIR).await?;
 
     // The NIC's node has the number of a device that exists.
-    let opened = open(&namespace, "trainer", "/dev/infiniband/uverbs0").await?;
+    let opened = namespace.open("trainer", "/dev/infiniband/uverbs0").await?;
     assert!(opened.contains("exit status: 0"), "{opened}");
     // No driver is behind the GPU's, and the container may open it.
-    let opened = open(&namespace, "trainer", "/dev/nvidia0").await?;
+    let opened = namespace.open("trainer", "/dev/nvidia0").await?;
     assert!(opened.contains("No such device or address"), "{opened}");
     // A node of its own making does not help: the device cgroup refuses.
     for other in [(10, 232), (231, 193), (195, 1)] {
-        let refused = open_by_number(&namespace, "trainer", other).await?;
+        let refused = namespace.open_by_number("trainer", other).await?;
         assert!(refused.contains("Operation not permitted"), "{other:?}: {refused}");
     }
     let nodes = namespace.exec("trainer", &["ls", "/dev/infiniband"]).await?;

@@ -12,10 +12,9 @@ use kube::Api;
 use kube::api::DeleteParams;
 use lanemate_test_cluster::{CDI_DIR, Cluster, TestNamespace, pod, until};
 
-use super::installed::{OTHER, PAIR, PAIRS, PLUGIN_DIR, Plugin, in_cdi, open, recorded};
+use super::installed::{OTHER, PAIR, PAIRS, PLUGIN_DIR, Plugin, in_cdi, recorded};
 use super::pods::{
-    WAITS, assert_waits, create_pod, restart_container, run_pod, uid, until_no_files,
-    until_none_is_held, until_told,
+    WAITS, assert_waits, create_pod, run_pod, uid, until_no_files, until_none_is_held,
 };
 
 /// A mount that ends when it is dropped.
@@ -98,13 +97,13 @@ async fn with_a_full_state_directory_the_next_pod_waits_and_others_run_on() -> a
     let filler = fill(&state)?;
     create_pod(&namespace, "second", OTHER).await?;
     let words = ["No space left on device", "undone"];
-    until_told(&namespace, ("ResourceClaim", "second"), "PrepareFailed", &words).await?;
+    namespace.until_told(("ResourceClaim", "second"), "PrepareFailed", &words).await?;
     let pod = ("Pod", "second");
-    until_told(&namespace, pod, "FailedPrepareDynamicResources", &words[..1]).await?;
+    namespace.until_told(pod, "FailedPrepareDynamicResources", &words[..1]).await?;
     assert_waits(&namespace, "second").await?;
     assert_only(&namespace, &["first"]).await?;
-    restart_container(&namespace, "first").await?;
-    let opened = open(&namespace, "first", "/dev/infiniband/uverbs0").await?;
+    namespace.restart_container("first").await?;
+    let opened = namespace.open("first", "/dev/infiniband/uverbs0").await?;
     assert!(opened.contains("exit status: 0"), "{opened}");
     // A plugin that starts with it serves, too.
     plugin.kill()?;
@@ -137,17 +136,17 @@ async fn with_a_read_only_cdi_directory_the_next_pod_waits_and_others_run_on() -
     let read_only = Mount::read_only(&fs::canonicalize(CDI_DIR)?)?;
     create_pod(&namespace, "second", OTHER).await?;
     let words = ["Read-only file system", CDI_DIR];
-    until_told(&namespace, ("ResourceClaim", "second"), "PrepareFailed", &words).await?;
+    namespace.until_told(("ResourceClaim", "second"), "PrepareFailed", &words).await?;
     let waiting = ("Pod", "second");
-    until_told(&namespace, waiting, "FailedPrepareDynamicResources", &words).await?;
+    namespace.until_told(waiting, "FailedPrepareDynamicResources", &words).await?;
     assert_waits(&namespace, "second").await?;
     assert_only(&namespace, &["ending", "first"]).await?;
-    restart_container(&namespace, "first").await?;
+    namespace.restart_container("first").await?;
     // What cannot be given back stays held.
     let pods: Api<Pod> = namespace.api();
     pods.delete("ending", &DeleteParams::default()).await?;
     let claim = ("ResourceClaim", "ending");
-    until_told(&namespace, claim, "UnprepareFailed", &words).await?;
+    namespace.until_told(claim, "UnprepareFailed", &words).await?;
     assert_only(&namespace, &["ending", "first"]).await?;
     namespace.create_object(&pod("without-claim", WAITS, &[])?).await?;
     namespace.pod_running("without-claim").await?;

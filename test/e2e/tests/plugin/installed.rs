@@ -10,23 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::Context;
-use k8s_openapi::api::resource::v1::ResourceSlice;
-use kube::api::ListParams;
-use kube::{Api, Client};
-use lanemate_test_cluster::{Cluster, NODE, TestNamespace, until};
+pub use lanemate_test_cluster::node::{PAIRS, PLUGIN_DIR, in_cdi, of_node, recorded, slices};
+use lanemate_test_cluster::{Cluster, NODE, until};
 use tempfile::TempDir;
 
-/// The GPUs of the machine, each with the NIC under its switch.
-pub const PAIRS: [(&str, &str); 8] = [
-    ("gpu-0000-1b-00-0", "nic-0000-18-00-0"),
-    ("gpu-0000-43-00-0", "nic-0000-40-00-0"),
-    ("gpu-0000-52-00-0", "nic-0000-4f-00-0"),
-    ("gpu-0000-61-00-0", "nic-0000-5e-00-0"),
-    ("gpu-0000-9d-00-0", "nic-0000-9a-00-0"),
-    ("gpu-0000-c3-00-0", "nic-0000-c0-00-0"),
-    ("gpu-0000-d1-00-0", "nic-0000-ce-00-0"),
-    ("gpu-0000-df-00-0", "nic-0000-dc-00-0"),
-];
 /// The first pair, whose NIC has a device that exists.
 pub const PAIR: (&str, &str) = PAIRS[0];
 /// Another one.
@@ -34,9 +21,6 @@ pub const OTHER: (&str, &str) = PAIRS[4];
 /// `/dev/fuse`, which containers may not open without a grant, stands for the verbs device of the first
 /// NIC.
 const STANDS_FOR: (&str, &str) = ("major: 231, minor: 192", "major: 10, minor: 229");
-/// The plugin's own directory.
-pub const PLUGIN_DIR: &str = "/var/lib/kubelet/plugins/lanemate.dev";
-
 /// A plugin that runs until it is dropped.
 pub struct Plugin {
     process: Option<Child>,
@@ -201,52 +185,4 @@ pub fn kubectl(words: &[&str]) -> anyhow::Result<String> {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     anyhow::ensure!(output.status.success(), "kubectl {words:?}: {complaint}");
     Ok(said.into_owned())
-}
-
-/// UIDs of the claims that have a CDI file on the node.
-pub fn in_cdi() -> Vec<String> {
-    let entries = fs::read_dir(lanemate_test_cluster::CDI_DIR).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let uid = |name: String| {
-        let uid = name.strip_prefix("lanemate.dev-claim_")?.strip_suffix(".json")?;
-        Some(uid.to_owned())
-    };
-    names.filter_map(uid).collect()
-}
-
-/// UIDs of the claims that have a record on the node.
-pub fn recorded() -> Vec<String> {
-    let entries =
-        fs::read_dir(format!("{PLUGIN_DIR}/state/claims")).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
-}
-
-/// Chooses the slices of the node among all.
-pub fn of_node() -> String {
-    format!("spec.driver=lanemate.dev,spec.nodeName={NODE}")
-}
-
-/// The slices of the node.
-pub async fn slices(client: Client) -> anyhow::Result<Vec<ResourceSlice>> {
-    let api: Api<ResourceSlice> = Api::all(client);
-    Ok(api.list(&ListParams::default().fields(&of_node())).await?.items)
-}
-
-/// What opening a device gives in a container: the number of a device node that it makes itself.
-pub async fn open_by_number(
-    namespace: &TestNamespace,
-    pod: &str,
-    (major, minor): (u32, u32),
-) -> anyhow::Result<String> {
-    let script = format!(
-        "rm -f /tmp/node && mknod /tmp/node c {major} {minor} && dd if=/tmp/node of=/dev/null count=0"
-    );
-    Ok(namespace.exec(pod, &["sh", "-c", &script]).await?.to_string())
-}
-
-/// What opening a device gives in a container, by path.
-pub async fn open(namespace: &TestNamespace, pod: &str, path: &str) -> anyhow::Result<String> {
-    let script = format!("dd if={path} of=/dev/null count=0");
-    Ok(namespace.exec(pod, &["sh", "-c", &script]).await?.to_string())
 }

@@ -7,9 +7,7 @@ use kube::api::{DeleteParams, PostParams};
 use lanemate_test_cluster::{Allocation, Cluster, claim, pod, until};
 
 use super::installed::{OTHER, PAIR, Plugin, apply_rights, in_cdi, recorded};
-use super::pods::{
-    REQUESTS, WAITS, assert_waits, create_pod, run_pod, until_none_is_held, until_told,
-};
+use super::pods::{REQUESTS, WAITS, assert_waits, create_pod, run_pod, until_none_is_held};
 
 const ACCOUNT: &str = "system:serviceaccount:lanemate-system:lanemate-kubelet-plugin";
 
@@ -25,7 +23,7 @@ async fn a_device_that_another_claim_holds_is_refused_with_an_event() -> anyhow:
     let grant = Allocation::default().grant("gpu", PAIR.0).grant("nic", OTHER.1);
     namespace.allocate("second", &grant.reserved_for(&second)).await?;
     let claim = ("ResourceClaim", "second");
-    until_told(&namespace, claim, "PrepareFailed", &[PAIR.0, "first"]).await?;
+    namespace.until_told(claim, "PrepareFailed", &[PAIR.0, "first"]).await?;
     assert_waits(&namespace, "second").await?;
     assert_eq!(recorded().len(), 1);
 
@@ -45,9 +43,9 @@ async fn a_claim_with_devices_that_do_not_exist_says_so_and_leaves_nothing() -> 
     create_pod(&namespace, "astray", absent).await?;
 
     let claim = ("ResourceClaim", "astray");
-    until_told(&namespace, claim, "PrepareFailed", &[absent.0]).await?;
+    namespace.until_told(claim, "PrepareFailed", &[absent.0]).await?;
     let pod = ("Pod", "astray");
-    until_told(&namespace, pod, "FailedPrepareDynamicResources", &[absent.0]).await?;
+    namespace.until_told(pod, "FailedPrepareDynamicResources", &[absent.0]).await?;
     assert_waits(&namespace, "astray").await?;
     assert_eq!((recorded(), in_cdi()), (Vec::new(), Vec::new()));
 
@@ -85,7 +83,7 @@ async fn a_missing_right_is_named_and_the_pod_starts_once_it_is_there() -> anyho
     create_pod(&namespace, "waiting", PAIR).await?;
     let words = ["lacks the right", "get", "resourceclaims", "deploy/rbac"];
     let pod = ("Pod", "waiting");
-    until_told(&namespace, pod, "FailedPrepareDynamicResources", &words).await?;
+    namespace.until_told(pod, "FailedPrepareDynamicResources", &words).await?;
     assert_waits(&namespace, "waiting").await?;
     assert_eq!((recorded(), in_cdi()), (Vec::new(), Vec::new()));
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
-use lanemate_test_cluster::{CDI_DIR, Cluster, until};
+use lanemate_test_cluster::node::devices_of;
+use lanemate_test_cluster::{CDI_DIR, Cluster, container_id, until};
 
-use super::installed::{OTHER, PAIR, Plugin, in_cdi, of_node, open, recorded, slices};
-use super::pods::{container, restart_container, run_pod, until_none_is_held};
+use super::installed::{OTHER, PAIR, Plugin, in_cdi, of_node, recorded, slices};
+use super::pods::{run_pod, until_none_is_held};
 
 /// kubelet deletes slices within seconds of its start.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -37,15 +38,6 @@ async fn absence(client: Client) -> anyhow::Result<Duration> {
         }
     }
     anyhow::bail!("the watch of slices has ended")
-}
-
-/// The devices of a slice, without the times at which the API server saw their taints.
-fn without_times(slice: &ResourceSlice) -> Vec<Device> {
-    let mut devices = slice.spec.devices.clone().unwrap();
-    for taint in devices.iter_mut().flat_map(|device| device.taints.iter_mut().flatten()) {
-        taint.time_added = None;
-    }
-    devices
 }
 
 #[tokio::test]
@@ -72,10 +64,10 @@ async fn slices_are_back_and_pods_run_on_after_a_restart_of_kubelet() -> anyhow:
     })
     .await?;
     assert_ne!(again[0].metadata.uid, published[0].metadata.uid);
-    assert_eq!(without_times(&again[0]), without_times(&published[0]));
+    assert_eq!(devices_of(&again[0]), devices_of(&published[0]));
 
     let after = namespace.pod_running("lasting").await?;
-    assert_eq!(container(&before), container(&after));
+    assert_eq!(container_id(&before)?, container_id(&after)?);
     run_pod(&namespace, "new", OTHER).await?;
     namespace.delete_pod("lasting").await?;
     namespace.delete_pod("new").await?;
@@ -91,13 +83,13 @@ async fn pods_run_on_when_the_plugin_is_killed_and_started_again() -> anyhow::Re
 
     plugin.kill()?;
     let running = namespace.pod_running("lasting").await?;
-    assert_eq!(container(&before), container(&running));
+    assert_eq!(container_id(&before)?, container_id(&running)?);
     plugin.run().await?;
 
     assert_eq!((recorded().len(), in_cdi().len()), (1, 1));
     run_pod(&namespace, "new", OTHER).await?;
     let after = namespace.pod_running("lasting").await?;
-    assert_eq!(container(&before), container(&after));
+    assert_eq!(container_id(&before)?, container_id(&after)?);
     namespace.delete_pod("lasting").await?;
     namespace.delete_pod("new").await?;
     until_none_is_held(&cluster).await
@@ -131,9 +123,9 @@ async fn a_container_starts_again_after_its_cdi_files_were_wiped() -> anyhow::Re
     for entry in fs::read_dir(CDI_DIR)? {
         fs::remove_file(entry?.path())?;
     }
-    restart_container(&namespace, "lasting").await?;
+    namespace.restart_container("lasting").await?;
 
-    let opened = open(&namespace, "lasting", "/dev/infiniband/uverbs0").await?;
+    let opened = namespace.open("lasting", "/dev/infiniband/uverbs0").await?;
     assert!(opened.contains("exit status: 0"), "{opened}");
     namespace.delete_pod("lasting").await?;
     until_none_is_held(&cluster).await

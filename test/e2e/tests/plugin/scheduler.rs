@@ -7,7 +7,7 @@ use lanemate_test_cluster::{Cluster, TestNamespace, claim, pod};
 use serde_json::json;
 
 use super::installed::{PAIRS, Plugin, recorded, slices};
-use super::pods::{REQUESTS, WAITS, assert_waits, until_none_is_held, until_told};
+use super::pods::{REQUESTS, WAITS, assert_waits, until_none_is_held};
 
 /// A GPU and a NIC under one PCIe switch, with what the requests tolerate.
 fn matched(name: &str, tolerates_us: bool) -> anyhow::Result<ResourceClaim> {
@@ -80,14 +80,14 @@ async fn in_mode_controller_kube_scheduler_leaves_the_devices_alone() -> anyhow:
     namespace.create_object(&matched("waiting", false)?).await?;
     namespace.create_object(&pod("waiting", WAITS, &["waiting"])?).await?;
     let words = ["cannot allocate all claims"];
-    until_told(&namespace, ("Pod", "waiting"), "FailedScheduling", &words).await?;
+    namespace.until_told(("Pod", "waiting"), "FailedScheduling", &words).await?;
 
     // It is the taint that keeps kube-scheduler away, not that it would not know of the devices; and
     // where a claim tolerates the taint, the fence does.
     namespace.create_object(&matched("tolerant", true)?).await?;
     namespace.create_object(&pod("tolerant", WAITS, &["tolerant"])?).await?;
     let words = ["only the Lanemate controller may allocate"];
-    until_told(&namespace, ("Pod", "tolerant"), "FailedScheduling", &words).await?;
+    namespace.until_told(("Pod", "tolerant"), "FailedScheduling", &words).await?;
     for name in ["waiting", "tolerant"] {
         assert_eq!(granted(&namespace, name).await?, BTreeMap::new(), "{name}");
         assert_waits(&namespace, name).await?;

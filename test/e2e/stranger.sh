@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The way of somebody who has just cloned the repository: a cluster with captured hardware, Lanemate in it, a pod with a GPU
+# and its NIC. Needs root; takes images from LANEMATE_IMAGES where that is set.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=/dev/null
+. hack/lib/shell.sh
+name=stranger
+
+at_exit() {
+  hack/cluster down "$name"
+}
+trap at_exit EXIT
+
+start="$SECONDS"
+LANEMATE_CLUSTER_OWNER="$$" hack/cluster up --host dgx-h100 "$name"
+say "the cluster is up after $((SECONDS - start)) s"
+hack/cluster install "$name"
+say "Lanemate is installed after $((SECONDS - start)) s"
+kubectl=(hack/cluster run "$name" -- kubectl --namespace pair)
+"${kubectl[@]}" apply --filename docs/user/examples/pair.yaml
+"${kubectl[@]}" wait --for condition=Ready --timeout 60s pod/trainer || {
+  "${kubectl[@]}" describe pods,resourceclaims >&2
+  fail "waited 60 s for the pod trainer to run"
+}
+devices="$("${kubectl[@]}" exec trainer -- sh -c 'ls /dev/infiniband/* /dev/nvidia*')"
+say "the pod runs after $((SECONDS - start)) s, with"
+echo "$devices"
+expected="/dev/infiniband/rdma_cm
+/dev/infiniband/uverbs0
+/dev/nvidia-uvm
+/dev/nvidia-uvm-tools
+/dev/nvidia0
+/dev/nvidiactl"
+[ "$devices" = "$expected" ] || fail "expected the device nodes of a GPU and its NIC: $expected"
