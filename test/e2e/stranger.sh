@@ -7,6 +7,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . hack/lib/shell.sh
 name=stranger
 
+is_free() {
+  [ -z "$("${inside[@]}" kubectl get nodestates --output 'jsonpath={.items[*].status.held[*].name}')" ]
+}
+
 at_exit() {
   hack/cluster down "$name"
 }
@@ -33,3 +37,16 @@ expected="/dev/infiniband/rdma_cm
 /dev/nvidia0
 /dev/nvidiactl"
 [ "$devices" = "$expected" ] || fail "expected the device nodes of a GPU and its NIC: $expected"
+
+# Away again: not while the pod has its devices, and then without a trace but the definitions.
+inside=(hack/cluster run "$name" --)
+! said="$("${inside[@]}" helm uninstall lanemate --namespace lanemate-system 2>&1)" || fail "helm uninstall: expected it to refuse while a pod holds devices"
+"${inside[@]}" kubectl --namespace lanemate-system logs job/lanemate-uninstall | grep "pair/trainer" || fail "the uninstallation does not name the pod: $said"
+"${kubectl[@]}" delete pod trainer --wait --timeout 60s
+wait_for 60 "the node to hold nothing" /dev/null is_free
+"${inside[@]}" helm uninstall lanemate --namespace lanemate-system
+for kind in validatingadmissionpolicies mutatingadmissionpolicies deviceclasses clusterroles deployments,daemonsets,jobs,serviceaccounts; do
+  left="$("${inside[@]}" kubectl get "$kind" --all-namespaces --output name | grep lanemate || true)"
+  [ -z "$left" ] || fail "left behind: $left"
+done
+say "installed, used and removed after $((SECONDS - start)) s"

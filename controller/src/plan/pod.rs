@@ -1,7 +1,7 @@
 //! What a waiting pod needs next, from what is known of it and its claims.
 //!
 //! ```text
-//!  claims to be made ------------------------> nothing yet
+//!  claims to be made, or to be seen soon ----> nothing yet
 //!  a claim missing, deleting, of another pod -> wait, and say so
 //!  no claim of ours ---- our gate on? -------> take it off; else nothing
 //!  requests of ours and of others in one ----> wait, and say how to split it
@@ -27,7 +27,7 @@ use lanemate_driver::node_fit::{NodeView, node_selector_matches};
 
 use super::belongs::{Belongs, Side};
 use super::notices::{MIXED, Waiting};
-use super::timing::{self, CONTESTED, UNGATED_UNSCHEDULABLE};
+use super::timing::{self, CONTESTED, UNGATED_UNSCHEDULABLE, UNSEEN_CLAIM};
 use crate::id::{Id, Key, Uid};
 use crate::index::pods::ClaimName;
 use crate::index::{ClaimFacts, Grant, Index, PodFacts, Stage};
@@ -128,6 +128,9 @@ pub fn next(pod: &PodFacts, index: &Index, belongs: &Belongs, now: Timestamp) ->
     if pod.claims.iter().any(|entry| entry.claim == ClaimName::ToBeMade) {
         return Next::Nothing;
     }
+    if let Some(time) = on_its_way(pod, index, now) {
+        return Next::Later(time);
+    }
     let (sorted, fault) = sort(pod, index, belongs);
     let has_ours = !(sorted.open.is_empty() && sorted.own.is_empty() && sorted.fixed.is_empty());
     if let Some((waiting, is_ours)) = fault {
@@ -153,6 +156,14 @@ pub fn next(pod: &PodFacts, index: &Index, belongs: &Belongs, now: Timestamp) ->
         Ok(place) => go_on(pod, &sorted, place, is_gated, now),
         Err(next) => *next,
     }
+}
+
+/// Until when a claim that is absent may only not have been seen yet. A clock that is far from the API server's does not
+/// put it off.
+fn on_its_way(pod: &PodFacts, index: &Index, now: Timestamp) -> Option<Timestamp> {
+    let until = timing::after(pod.created?, UNSEEN_CLAIM);
+    let is_near = now < until && until <= timing::after(now, UNSEEN_CLAIM);
+    (is_near && claims_of(pod).iter().any(|key| index.claim(key).is_none())).then_some(until)
 }
 
 /// Sorts the claims, or says what is wrong with one, and whether that one is certainly ours.

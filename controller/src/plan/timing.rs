@@ -10,6 +10,10 @@ pub const PINNED_UNBOUND: SignedDuration = SignedDuration::from_secs(30);
 /// again within 34 ms of the write.
 pub const UNGATED_UNSCHEDULABLE: SignedDuration = SignedDuration::from_secs(5);
 
+/// A claim that a pod of this age names and that was not seen: claims and pods are watched apart. Creation times are whole
+/// seconds.
+pub const UNSEEN_CLAIM: SignedDuration = SignedDuration::from_secs(2);
+
 /// A device in two claims: the repair looks once a second, and takes one back.
 pub const CONTESTED: SignedDuration = SignedDuration::from_secs(1);
 

@@ -64,6 +64,15 @@ fn check(ends: &BTreeMap<&str, End>) -> Check {
             End::Refused(why) => refused.push(format!("{class}: {}", cut(why, REASON))),
         }
     }
+    // A class may be for machines that are still to come, as long as another one serves.
+    let is_unit = |class: &str| class != names::GPU_CLASS && class != names::NIC_CLASS;
+    let serves = |(class, end): (&&str, &End)| is_unit(class) && !matches!(end, End::Refused(_));
+    let of_some = ends.iter().any(serves)
+        && ends.iter().all(|(class, end)| is_unit(class) || !matches!(end, End::Refused(_)));
+    if !refused.is_empty() && of_some {
+        let todo = "a claim for one of it would wait for ever: delete the class, unless its machines are still to come";
+        return Check::note("Trial", listed(&refused, "; "), todo);
+    }
     if !refused.is_empty() {
         let todo = "a claim for one of it would wait for ever: mend what the reason names; `lanemate status` shows what each \
                     node has";

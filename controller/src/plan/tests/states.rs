@@ -146,6 +146,11 @@ fn a_gated_pod_waits_for_a_claim_that_is_missing_or_being_deleted() {
     let mut world = World::new(&[("n1", 8)]);
     world.pod(gated("p", &["c"]));
     world.pod(ungated("q", &["d"]));
+    // The claim may only not have been seen yet.
+    let planned = world.settle();
+    assert_eq!(reasons(&planned), Vec::<&str>::new());
+    assert_eq!(planned.next, Some(timing::after(world.now, timing::UNSEEN_CLAIM)));
+    world.wait(2);
     let planned = world.settle();
     assert_eq!(deeds(&planned), Vec::<String>::new());
     assert_eq!(reasons(&planned), [notices::WAITING]);

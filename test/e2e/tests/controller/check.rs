@@ -23,7 +23,7 @@ const PLUGIN: &str = "lanemate-kubelet-plugin";
 /// The lease that a controller holds by default, and the check looks at.
 const LEASE: &str = "lanemate-controller";
 
-/// Puts back what a test takes away, when it is dropped.
+/// Puts back what a test takes away, when it is dropped: before its scene is, which lets the next test begin.
 struct Mended;
 
 impl Drop for Mended {
@@ -121,8 +121,7 @@ async fn say_of_plugin(scene: &Scene, is_ready: bool, state: Value) -> anyhow::R
 }
 
 /// A cluster with one node that is set up as it ought to be.
-async fn set_up(test: &str) -> anyhow::Result<Scene> {
-    let mut scene = Scene::without_controller(test, &[], Mode::Controller).await?;
+async fn set_up(scene: &mut Scene) -> anyhow::Result<()> {
     let label = scene.namespace.name().to_owned();
     let options = lanemate_test_cluster::NodeOptions::default().label(TEST_LABEL, &label);
     scene.add_node("dgx-h100", Mode::Controller, &options).await?;
@@ -130,15 +129,15 @@ async fn set_up(test: &str) -> anyhow::Result<Scene> {
     scene.namespace.label("lanemate.dev/placement", "enabled").await?;
     scene.start.lease = LEASE.to_owned();
     scene.start_controller().await?;
-    install_plugin(&scene).await?;
-    say_of_plugin(&scene, true, json!({"running": {}})).await?;
-    Ok(scene)
+    install_plugin(scene).await?;
+    say_of_plugin(scene, true, json!({"running": {}})).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_thing_that_is_broken_is_named_alone() -> anyhow::Result<()> {
+    let mut scene = Scene::without_controller("check", &[], Mode::Controller).await?;
     let _mended = Mended;
-    let mut scene = set_up("check").await?;
+    set_up(&mut scene).await?;
     until("all to be right", async || {
         let wrong = wrong(&[])?;
         Ok(if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:?}")) })
@@ -239,9 +238,9 @@ async fn others(scene: &Scene) -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_mode_scheduler_the_fence_is_in_the_way_and_no_controller_is_missed()
 -> anyhow::Result<()> {
-    let _mended = Mended;
     let scene =
         Scene::without_controller("check-scheduler", &["dgx-h100"], Mode::Scheduler).await?;
+    let _mended = Mended;
     scene.nodes[0].hold(Vec::new()).await?;
     until_failed(&[], &["Fence"]).await?;
     // Whether the class is compiled depends on the controllers of other tests.

@@ -145,6 +145,19 @@ fn a_claim_that_would_not_fit_is_refused_in_words() {
            enough to gpu-0, gpu-1",
         ],
     );
+    // One class serves, so that another may be for machines to come.
+    check(
+        |value| {
+            let mut other = value["classes"][0].clone();
+            other["metadata"]["name"] = json!("other");
+            other["spec"]["members"][1]["selectors"] =
+                json!([{ "cel": { "expression": "false" } }]);
+            value["classes"].as_array_mut().unwrap().push(other);
+        },
+        &[
+            "N Trial: other: node n1: request other (nic): needs 1 device; none of the 4 here matches",
+        ],
+    );
     check(
         |value| value["nodes"][0]["spec"] = json!({ "unschedulable": true }),
         &[&unfit("cordoned")],
