@@ -155,7 +155,7 @@ fn a_claim_that_would_not_fit_is_refused_in_words() {
             value["classes"].as_array_mut().unwrap().push(other);
         },
         &[
-            "N Trial: other: node n1: request other (nic): needs 1 device; none of the 4 here matches",
+            "N Trial: other: node n1: request other (nic): needs 1 device; none of the 3 here matches",
         ],
     );
     check(
