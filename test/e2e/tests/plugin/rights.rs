@@ -9,7 +9,7 @@ use lanemate_test_cluster::{Allocation, Cluster, NODE, Right, Rights, TestNamesp
 use serde_json::json;
 
 use super::installed::{PAIR, Plugin, kubectl, slices};
-use super::pods::{WAITS, create_pod, run_pod, until_none_is_held, until_told};
+use super::pods::{WAITS, create_pod, run_pod, until_none_is_held};
 
 const ACCOUNT: (&str, &str) = ("lanemate-system", "lanemate-kubelet-plugin");
 /// Devices that no machine has.
@@ -129,7 +129,7 @@ impl Trial<'_> {
     async fn told_of_the_pod(&self, pod: &str) -> anyhow::Result<()> {
         let words = self.right.to_string();
         let pod = ("Pod", pod);
-        until_told(self.namespace, pod, "FailedPrepareDynamicResources", &[&words]).await
+        self.namespace.until_told(pod, "FailedPrepareDynamicResources", &[&words]).await
     }
 
     /// Who prepares a claim anew that was unprepared has to know whether its pod lives.
