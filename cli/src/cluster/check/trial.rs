@@ -64,12 +64,11 @@ fn check(ends: &BTreeMap<&str, End>) -> Check {
             End::Refused(why) => refused.push(format!("{class}: {}", cut(why, REASON))),
         }
     }
-    // A class may be for machines that are still to come, as long as another one serves.
-    let is_unit = |class: &str| class != names::GPU_CLASS && class != names::NIC_CLASS;
-    let serves = |(class, end): (&&str, &End)| is_unit(class) && !matches!(end, End::Refused(_));
-    let of_some = ends.iter().any(serves)
-        && ends.iter().all(|(class, end)| is_unit(class) || !matches!(end, End::Refused(_)));
-    if !refused.is_empty() && of_some {
+    // A ResourceClass may be for machines that are still to come, as long as another one serves, and so do whole devices.
+    let is_whole = |class: &str| class == names::GPU_CLASS || class == names::NIC_CLASS;
+    let (whole, units): (Vec<_>, Vec<_>) = ends.iter().partition(|(class, _)| is_whole(class));
+    let serves = |(_, end): &(&&str, &End)| !matches!(end, End::Refused(_));
+    if !refused.is_empty() && whole.iter().all(serves) && units.iter().any(serves) {
         let todo = "a claim for one of it would wait for ever: delete the class, unless its machines are still to come";
         return Check::note("Trial", listed(&refused, "; "), todo);
     }
